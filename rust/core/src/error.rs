@@ -1,0 +1,41 @@
+//! What can go wrong, in the words a caller needs.
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Every failure of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument has a shape or value that cannot be used; the message names it and says what would be right.
+    #[error("{0}")]
+    Invalid(String),
+    /// A vector holds NaN, an infinity, or a value that is infinite in 32 bits.
+    #[error("{what} row {row} holds NaN, an infinity or a value beyond float32")]
+    NotFinite {
+        /// The argument's name.
+        what: &'static str,
+        /// The lowest such row.
+        row: usize,
+    },
+    /// The [`Monitor`](crate::monitor::Monitor) asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A file is not one of ours, is damaged, or is of a later version.
+    #[error("{path}: {reason}")]
+    Format {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Shorthand for `Error::Invalid(format!(…))`.
+macro_rules! invalid {
+    ($($arg:tt)*) => { $crate::error::Error::Invalid(format!($($arg)*)) };
+}
+pub(crate) use invalid;
