@@ -1,12 +1,55 @@
 //! The codebooks: M sets of K codewords of d numbers. A vector is approximated by the sum of one codeword from each.
 
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 
 /// The most codebooks a model may have: one byte of code each.
 pub const MAX_CODEBOOKS: usize = 64;
 /// The most codewords a codebook may have: what one byte can name.
 pub const MAX_CODEWORDS: usize = 256;
+
+/// How codewords may be chosen: the paper's schemes. With M = 1 all three are k-means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// One codeword from each of M different codebooks.
+    Group,
+    /// M codewords, not necessarily different, from one shared codebook.
+    MSelection,
+    /// M different codewords from one shared codebook.
+    MCombination,
+}
+
+impl Selection {
+    /// Every scheme, the least constrained first.
+    pub const ALL: [Selection; 3] = [Selection::Group, Selection::MSelection, Selection::MCombination];
+
+    /// Its name, as files and Python have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Selection::Group => "group",
+            Selection::MSelection => "m-selection",
+            Selection::MCombination => "m-combination",
+        }
+    }
+
+    /// Whether all M codebooks are one and the same.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        self != Selection::Group
+    }
+}
+
+impl std::str::FromStr for Selection {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Selection::ALL.into_iter().find(|selection| selection.name() == name);
+        found.ok_or_else(|| {
+            invalid!("selection is {name:?}: want \"group\", \"m-selection\" or \"m-combination\"")
+        })
+    }
+}
 
 /// M codebooks of K codewords each, (M, K, d), contiguous and finite.
 #[derive(Clone, Debug, PartialEq)]

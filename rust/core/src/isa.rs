@@ -1,4 +1,9 @@
 //! Which instruction set the kernels use: detected once, or forced by `COMPCODES_ISA`.
+//!
+//! An algorithm is written once, as a [`Kernel`] of plain loops over arrays that fit registers; [`run`] compiles it
+//! for every instruction set and calls the one asked for. All that is unsafe about this stands in this file.
+
+#![allow(unsafe_code)]
 
 use crate::error::{Result, invalid};
 use std::sync::OnceLock;
@@ -69,4 +74,86 @@ impl Isa {
             _ => Ok(*available.last().expect("scalar is always available")),
         }
     }
+}
+
+/// A computation that is compiled once for every instruction set.
+///
+/// Implementations mark `run`, and all that it calls in hot loops, `#[inline(always)]`: only code that is inlined
+/// into the caller below is compiled with the caller's instructions.
+pub(crate) trait Kernel {
+    /// What it returns.
+    type Output;
+    /// Does the work with the instructions that `L` names.
+    fn run<L: Level>(self) -> Self::Output;
+}
+
+/// An [`Isa`] as a type, so that kernels choose their block sizes at compile time.
+pub(crate) trait Level {
+    /// Which it is.
+    const ISA: Isa;
+    /// Whether `f32::mul_add` is one instruction here, and not a slow call.
+    const FMA: bool;
+}
+
+struct Portable;
+impl Level for Portable {
+    const ISA: Isa = Isa::Scalar;
+    const FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+}
+
+/// Runs `kernel` compiled for `isa`, or for the portable level where this machine lacks it.
+pub(crate) fn run<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if isa.is_available() {
+        return match isa {
+            Isa::Scalar => kernel.run::<Portable>(),
+            // SAFETY: `is_available` found AVX2 and FMA.
+            Isa::Avx2 => unsafe { x86::avx2(kernel) },
+            // SAFETY: `is_available` found AVX2, FMA and these parts of AVX-512.
+            Isa::Avx512 => unsafe { x86::avx512(kernel) },
+        };
+    }
+    let _ = isa;
+    kernel.run::<Portable>()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Isa, Kernel, Level};
+
+    struct Avx2;
+    impl Level for Avx2 {
+        const ISA: Isa = Isa::Avx2;
+        const FMA: bool = true;
+    }
+
+    struct Avx512;
+    impl Level for Avx512 {
+        const ISA: Isa = Isa::Avx512;
+        const FMA: bool = true;
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn avx2<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run::<Avx2>()
+    }
+
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+    pub(super) fn avx512<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run::<Avx512>()
+    }
+}
+
+/// Asks for `values` to be brought into the nearest cache; changes nothing else.
+#[inline(always)]
+pub(crate) fn prefetch(values: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(16) {
+        // SAFETY: prefetching is defined for any address; this one is inside a live slice.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast())
+        };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
 }

@@ -5,8 +5,18 @@
 pub mod error;
 pub mod isa;
 pub mod monitor;
+mod parallel;
+
+mod product;
+pub mod vectors;
 
 pub mod codebooks;
+pub mod encode;
 
-pub use codebooks::Codebooks;
+pub mod init;
+pub mod solve;
+pub mod train;
+pub mod update;
+
+pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};

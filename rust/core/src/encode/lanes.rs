@@ -1,0 +1,61 @@
+//! Vertical operations on sixteen numbers at a time, in plain loops that the compiler turns into vector instructions.
+//!
+//! Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
+//! follows, and in the loop it misleads the vectoriser.
+
+/// Numbers handled together: one AVX-512 register.
+pub(super) const LANES: usize = 16;
+pub(super) type Lanes = [f32; LANES];
+
+/// The smaller one; NaN is never smaller.
+#[inline(always)]
+pub(super) fn min(a: f32, b: f32) -> f32 {
+    if b < a { b } else { a }
+}
+
+/// The minimum of each lane over `scores`.
+#[inline(always)]
+pub(super) fn minima(scores: &[f32]) -> Lanes {
+    let mut minima = [f32::INFINITY; LANES];
+    for scores in scores.chunks_exact(LANES) {
+        for l in 0..LANES {
+            minima[l] = min(minima[l], scores[l]);
+        }
+    }
+    minima
+}
+
+/// `scores += row`, and the new minimum of each lane.
+#[inline(always)]
+pub(super) fn add_minima(scores: &mut [f32], row: &[f32]) -> Lanes {
+    let mut minima = [f32::INFINITY; LANES];
+    for (scores, row) in scores.chunks_exact_mut(LANES).zip(row.chunks_exact(LANES)) {
+        for l in 0..LANES {
+            scores[l] += row[l];
+            minima[l] = min(minima[l], scores[l]);
+        }
+    }
+    minima
+}
+
+/// The minimum of all lanes.
+#[inline(always)]
+pub(super) fn fold(lanes: &Lanes) -> f32 {
+    lanes.iter().fold(f32::INFINITY, |a, &b| min(a, b))
+}
+
+/// The first position of `value` in `scores`; 0 where it is not there (which takes NaN).
+#[inline(always)]
+pub(super) fn find(scores: &[f32], value: f32) -> usize {
+    let mut first = [u32::MAX; LANES];
+    for (i, scores) in scores.chunks_exact(LANES).enumerate() {
+        for l in 0..LANES {
+            let here = if scores[l] == value { (i * LANES + l) as u32 } else { u32::MAX };
+            first[l] = if here < first[l] { here } else { first[l] };
+        }
+    }
+    match first.iter().fold(u32::MAX, |a, &b| if b < a { b } else { a }) {
+        u32::MAX => 0,
+        found => found as usize,
+    }
+}

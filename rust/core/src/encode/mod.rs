@@ -1,0 +1,383 @@
+//! Encoding: which codewords approximate a vector best. The exact answer is NP-hard; the encoders here differ in how
+//! near they come to it, and share the scores, the chunks and the threads.
+
+mod greedy;
+mod lanes;
+
+use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
+use crate::error::{Result, invalid};
+use crate::isa::{self, Isa, Kernel, Level};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel::chunk_rows;
+use crate::product::{Panels, Tiles, multiply};
+use crate::vectors::{Vectors, check_dim, read_finite};
+use ndarray::{Array1, Array2, ArrayView2};
+use rayon::prelude::*;
+
+/// Vectors encoded at once by a thread: their scores, 400 KB for M = 8 and K = 256, stay in the L2 cache.
+const CHUNK: usize = 48;
+
+/// Encodes vectors with given codebooks.
+///
+/// Holds the Gram matrix of the codewords: 4·(M·K)² bytes, 16 MB for M = 8 and K = 256; 4·K² with a shared codebook.
+///
+/// ```
+/// use compcodes::{Codebooks, Selection, encode::Encoder};
+/// use ndarray::array;
+/// // Two codebooks of two codewords in the plane: four sums, the corners of a rectangle.
+/// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
+/// let encoder = Encoder::new(&codebooks, Selection::Group)?;
+/// let codes = encoder.encode(&array![[3.5, 1.2], [0.3, 2.9]].view(), &())?;
+/// assert_eq!(codes, array![[1, 0], [0, 1]]);
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+pub struct Encoder {
+    codebooks: Codebooks,
+    selection: Selection,
+    isa: Isa,
+    /// Subtracted from every vector. Moving each codebook's mean out of it changes no sum of codewords but the common
+    /// offset, and keeps the float32 scores accurate where the data lie far from the origin.
+    center: Vec<f32>,
+    /// Brings the centred codewords to magnitude 1: no overflow, no underflow. A power of two: exact.
+    scale: f32,
+    panels: Panels,
+    /// ‖c‖² of each column, +∞ where it is padding.
+    norms: Vec<f32>,
+    /// 2⟨c, c'⟩, a row of `panels.columns()` for each codeword.
+    gram: Vec<f32>,
+    /// Codewords of a codebook, padded to whole lanes.
+    stride: usize,
+}
+
+/// What [`Encoder::improve`] did to each row.
+pub struct Improved {
+    /// Squared error ‖x − x̄‖² of each row with the codes it had.
+    pub before: Array1<f64>,
+    /// The same with the codes it has now: never more.
+    pub after: Array1<f64>,
+}
+
+impl Encoder {
+    /// Prepares the tables that encoding needs.
+    ///
+    /// # Errors
+    /// `selection` shares one codebook and `codebooks` are not M times the same; or it wants M different codewords of
+    /// fewer than M.
+    pub fn new(codebooks: &Codebooks, selection: Selection) -> Result<Self> {
+        let (m, k, d) = codebooks.view().dim();
+        if selection.is_shared()
+            && codebooks.as_slice().chunks_exact(k * d).any(|c| c != &codebooks.as_slice()[..k * d])
+        {
+            return Err(invalid!("{} takes M equal codebooks; these differ", selection.name()));
+        }
+        if selection == Selection::MCombination && k < m {
+            return Err(invalid!("m-combination chooses {m} different codewords of only {k}"));
+        }
+        let books = if selection.is_shared() { 1 } else { m };
+        let (center, scale, words) = normalise(codebooks, books);
+        let stride = k.next_multiple_of(lanes::LANES);
+        let word = |i: usize| {
+            (i < books * stride && i % stride < k).then(|| &words[(i / stride * k + i % stride) * d..][..d])
+        };
+        let panels = Panels::new(books * stride, d, word);
+        let norms = (0..panels.columns()).map(|i| {
+            word(i).map_or(f32::INFINITY, |word| {
+                word.iter().map(|&c| f64::from(c) * f64::from(c)).sum::<f64>() as f32
+            })
+        });
+        let mut encoder = Self {
+            codebooks: codebooks.clone(),
+            selection,
+            isa: Isa::current()?,
+            center,
+            scale,
+            norms: norms.collect(),
+            gram: Vec::new(),
+            panels,
+            stride,
+        };
+        if m > 1 {
+            encoder.gram = encoder.gram(books * stride, word);
+        }
+        Ok(encoder)
+    }
+
+    /// The codebooks it encodes with.
+    #[must_use]
+    pub fn codebooks(&self) -> &Codebooks {
+        &self.codebooks
+    }
+
+    /// Codes (n, M) of `x` (n, d).
+    ///
+    /// # Errors
+    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
+    pub fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        let mut codes = Array2::zeros((x.n(), self.codebooks.n_codebooks()));
+        self.run(x, &mut codes, None, monitor)?;
+        Ok(codes)
+    }
+
+    /// Encodes `x` anew, and takes a row's new code only where its error is smaller than that of the one it has.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); or `codes` do not fit `x` and the codebooks. After an error `codes` hold a
+    /// mixture of old and new ones.
+    pub fn improve(
+        &self,
+        x: &dyn Vectors,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Improved> {
+        check_rows(codes.view(), x)?;
+        self.codebooks.check_codes(codes.view())?;
+        let mut improved = Improved { before: Array1::zeros(x.n()), after: Array1::zeros(x.n()) };
+        self.run(x, codes, Some(&mut improved), monitor)?;
+        Ok(improved)
+    }
+
+    fn run(
+        &self,
+        x: &dyn Vectors,
+        codes: &mut Array2<u8>,
+        improved: Option<&mut Improved>,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        check_dim(x, "X", self.codebooks.dim())?;
+        let (m, rows) = (self.codebooks.n_codebooks(), chunk_rows(CHUNK));
+        let counter = Counter::new(monitor, x.n() as u64);
+        let codes =
+            codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();
+        let finish = |codes: &[u8]| counter.add((codes.len() / m) as u64);
+        // `find_first` and not `try_for_each`: of several bad rows the lowest is reported, for any number of threads.
+        let failed = match improved {
+            None => codes
+                .map_init(
+                    || Scratch::new(self, rows),
+                    |scratch, (i, codes)| {
+                        scratch.read(self, x, i * rows, codes.len() / m)?;
+                        scratch.choose(self, codes);
+                        finish(codes)
+                    },
+                )
+                .find_first(Result::is_err),
+            Some(Improved { before, after }) => {
+                let before = before.as_slice_mut().expect("fresh").par_chunks_mut(rows);
+                let after = after.as_slice_mut().expect("fresh").par_chunks_mut(rows);
+                codes
+                    .zip(before.zip(after))
+                    .map_init(
+                        || (Scratch::new(self, rows), vec![0u8; rows * m]),
+                        |(scratch, new), ((i, codes), (before, after))| {
+                            scratch.read(self, x, i * rows, before.len())?;
+                            scratch.choose(self, &mut new[..codes.len()]);
+                            let rows =
+                                codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
+                            for (r, ((code, new), (before, after))) in rows.enumerate() {
+                                *before = scratch.error(self, r, code);
+                                *after = *before;
+                                let error = scratch.error(self, r, new);
+                                if error < *before {
+                                    *after = error;
+                                    code.copy_from_slice(new);
+                                }
+                            }
+                            finish(codes)
+                        },
+                    )
+                    .find_first(Result::is_err)
+            }
+        };
+        failed.unwrap_or(Ok(()))
+    }
+
+    fn gram<'a>(&self, codewords: usize, word: impl Fn(usize) -> Option<&'a [f32]> + Sync) -> Vec<f32> {
+        let columns = self.panels.columns();
+        let mut gram = vec![0.0; codewords * columns];
+        gram.par_chunks_mut(CHUNK * columns).enumerate().for_each(|(i, gram)| {
+            let rows = gram.len() / columns;
+            let mut tiles = Tiles::new(CHUNK, self.codebooks.dim());
+            for r in 0..rows {
+                tiles.set(r, word(i * CHUNK + r).into_iter().flatten().map(|c| 2.0 * c));
+            }
+            let mut out = vec![0.0; tiles.rows() * columns];
+            let start = &vec![0.0; columns];
+            isa::run(self.isa, Product { tiles: &tiles, rows, panels: &self.panels, start, out: &mut out });
+            gram.copy_from_slice(&out[..gram.len()]);
+        });
+        gram
+    }
+}
+
+/// The squared error ‖x − x̄‖² of each row of `x` (n, d) with `codes` (n, M), in f64.
+///
+/// # Errors
+/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+pub fn errors(
+    codebooks: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    monitor: &dyn Monitor,
+) -> Result<Array1<f64>> {
+    check_dim(x, "X", codebooks.dim())?;
+    check_rows(codes, x)?;
+    codebooks.check_codes(codes)?;
+    let mut errors = Array1::zeros(x.n());
+    let (rows, d) = (chunk_rows(CHUNK), codebooks.dim());
+    let counter = Counter::new(monitor, x.n() as u64);
+    let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
+    let failed = chunks
+        .map_init(
+            || (vec![0.0; rows * d], vec![0.0; d], Vec::new()),
+            |(x_rows, approximation, code), (i, errors)| {
+                let x_rows = &mut x_rows[..errors.len() * d];
+                read_finite(x, "X", i * rows, x_rows)?;
+                for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
+                    code.clear();
+                    code.extend(codes.row(i * rows + r));
+                    *error = row_error(codebooks, x, code, approximation);
+                }
+                counter.add(errors.len() as u64)
+            },
+        )
+        .find_first(Result::is_err);
+    failed.unwrap_or(Ok(()))?;
+    Ok(errors)
+}
+
+fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
+    if codes.nrows() == x.n() {
+        return Ok(());
+    }
+    Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
+}
+
+/// ‖x − Σ c‖²: the sum in f32 and in order, as `decode` has it; the squares in f64, so that they cannot overflow.
+fn row_error(codebooks: &Codebooks, x: &[f32], code: &[u8], approximation: &mut [f32]) -> f64 {
+    approximation.fill(0.0);
+    for (m, &k) in code.iter().enumerate() {
+        approximation.iter_mut().zip(codebooks.codeword(m, usize::from(k))).for_each(|(a, c)| *a += c);
+    }
+    // Eight sums side by side, so that the loop is not one long chain of additions.
+    let mut sums = [0.0f64; 8];
+    for (x, a) in x.chunks(8).zip(approximation.chunks(8)) {
+        for ((sum, &x), &a) in sums.iter_mut().zip(x).zip(a) {
+            let difference = f64::from(x) - f64::from(a);
+            *sum += difference * difference;
+        }
+    }
+    sums.iter().sum()
+}
+
+/// The common offset of the sums, the scale, and the codewords so moved and scaled.
+fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, Vec<f32>) {
+    let (m, k, d) = codebooks.view().dim();
+    let mut center = vec![0.0f64; d];
+    let mut words = codebooks.as_slice()[..books * k * d].to_vec();
+    for book in words.chunks_exact_mut(k * d) {
+        for j in 0..d {
+            let mean = (book.iter().skip(j).step_by(d).map(|&c| f64::from(c)).sum::<f64>() / k as f64) as f32;
+            book.iter_mut().skip(j).step_by(d).for_each(|c| *c -= mean);
+            // A shared codebook is summed M times.
+            center[j] += f64::from(mean) * (m / books) as f64;
+        }
+    }
+    let largest = words.iter().fold(0.0f32, |largest, c| largest.max(c.abs()));
+    let exponent = if largest > 0.0 { -(f64::from(largest).log2().floor() as i32) } else { 0 };
+    let scale = 2.0f32.powi(exponent.clamp(-126, 127));
+    words.iter_mut().for_each(|c| *c *= scale);
+    (center.into_iter().map(|c| c as f32).collect(), scale, words)
+}
+
+struct Product<'a> {
+    tiles: &'a Tiles,
+    rows: usize,
+    panels: &'a Panels,
+    start: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        multiply::<L>(self.tiles, self.rows, self.panels, self.start, self.out);
+    }
+}
+
+/// What one thread works in.
+struct Scratch {
+    x: Vec<f32>,
+    tiles: Tiles,
+    scores: Vec<f32>,
+    minima: Vec<lanes::Lanes>,
+    approximation: Vec<f32>,
+}
+
+impl Scratch {
+    fn new(encoder: &Encoder, rows: usize) -> Self {
+        let d = encoder.codebooks.dim();
+        let tiles = Tiles::new(rows, d);
+        Self {
+            x: vec![0.0; rows * d],
+            scores: vec![0.0; tiles.rows() * encoder.panels.columns()],
+            tiles,
+            minima: Vec::new(),
+            approximation: vec![0.0; d],
+        }
+    }
+
+    /// Brings in `rows` vectors of `x`, from `first` on.
+    fn read(&mut self, encoder: &Encoder, x: &dyn Vectors, first: usize, rows: usize) -> Result<()> {
+        let d = encoder.codebooks.dim();
+        read_finite(x, "X", first, &mut self.x[..rows * d])?;
+        // The factor −2 of the score is exact, so it may as well be applied here.
+        let factor = -2.0 * encoder.scale;
+        for (r, x) in self.x[..rows * d].chunks_exact(d).enumerate() {
+            self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
+        }
+        Ok(())
+    }
+
+    /// Chooses codes for the vectors that were read.
+    fn choose(&mut self, encoder: &Encoder, codes: &mut [u8]) {
+        isa::run(encoder.isa, Choose { encoder, scratch: self, codes });
+    }
+
+    /// The error of vector `r` of those that were read.
+    fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
+        let d = encoder.codebooks.dim();
+        row_error(&encoder.codebooks, &self.x[r * d..][..d], code, &mut self.approximation)
+    }
+}
+
+struct Choose<'a> {
+    encoder: &'a Encoder,
+    scratch: &'a mut Scratch,
+    codes: &'a mut [u8],
+}
+
+impl Kernel for Choose<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        let Self { encoder, scratch, codes } = self;
+        let m = encoder.codebooks.n_codebooks();
+        let (rows, columns) = (codes.len() / m, encoder.panels.columns());
+        multiply::<L>(&scratch.tiles, rows, &encoder.panels, &encoder.norms, &mut scratch.scores);
+        let mut scores = greedy::Scores {
+            scores: &mut scratch.scores[..rows * columns],
+            gram: &encoder.gram,
+            columns,
+            stride: encoder.stride,
+            n_codebooks: m,
+        };
+        match encoder.selection {
+            Selection::Group => greedy::group(&mut scores, &mut scratch.minima, codes),
+            Selection::MSelection => greedy::shared(&mut scores, false, codes),
+            Selection::MCombination => greedy::shared(&mut scores, true, codes),
+        }
+    }
+}
+
+const _: () = assert!(MAX_CODEWORDS <= 1 << u8::BITS);

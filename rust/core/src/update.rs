@@ -1,0 +1,306 @@
+//! The update of the codebooks: least squares. With B the (M·K × n) matrix of which codewords each vector uses, the best
+//! codebooks solve D (B Bᵀ) = X Bᵀ. Here the two sides are assembled; solving them is a step of its own.
+//!
+//! Both sides are sums over vectors, so those of shards add up to those of the whole.
+
+use crate::codebooks::{Codebooks, MAX_CODEWORDS};
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel::chunk_rows;
+use crate::vectors::{Subset, Vectors, read_finite};
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+
+/// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
+const CHUNK: usize = 4096;
+/// Dimensions that one task adds up, so that few codebooks still occupy all threads.
+const WIDTH: usize = 64;
+
+/// The two sides of the update's linear system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormalEquations {
+    /// B Bᵀ, (M·K, M·K): how often (by weight) two codewords occur together.
+    pub a: Array2<f64>,
+    /// The transpose of X Bᵀ, (M·K, d): the sum of the vectors that use a codeword.
+    pub b: Array2<f64>,
+}
+
+impl NormalEquations {
+    /// Assembles both sides from `x` (n, d) and `codes` (n, M) below `n_codewords`, rows weighted by `weights` (n) if
+    /// given. Every entry is summed in the order of the rows, whatever the number of threads.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, a code ≥ K, a row that is not finite, a weight that is negative or not finite, or a
+    /// cancelling monitor.
+    pub fn assemble(
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        n_codewords: usize,
+        weights: Option<&[f64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Self> {
+        check(x, codes, n_codewords, weights)?;
+        let codes = codes.as_standard_layout();
+        let codes = Codes {
+            codes: codes.as_slice().expect("standard layout"),
+            m: codes.ncols(),
+            k: n_codewords,
+            weights,
+        };
+        let a = codes.co_occurrences();
+        let b = codes.sums(x, monitor)?;
+        Ok(Self { a, b })
+    }
+
+    /// The same for M equal codebooks: their K codewords, used as often as all M together are.
+    #[must_use]
+    pub fn shared(&self, n_codewords: usize) -> Self {
+        let (m, k) = (self.a.nrows() / n_codewords, n_codewords);
+        let mut sum = Self { a: Array2::zeros((k, k)), b: Array2::zeros((k, self.b.ncols())) };
+        for i in 0..m {
+            let rows = i * k..(i + 1) * k;
+            sum.b += &self.b.slice(s![rows.clone(), ..]);
+            for j in 0..m {
+                sum.a += &self.a.slice(s![rows.clone(), j * k..(j + 1) * k]);
+            }
+        }
+        sum
+    }
+
+    /// Adds another shard's sums.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn add(&mut self, other: &Self) {
+        self.a += &other.a;
+        self.b += &other.b;
+    }
+}
+
+fn check(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+) -> Result<()> {
+    if codes.nrows() != x.n() {
+        return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
+    }
+    if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
+        return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+    }
+    if let Some(((row, _), code)) = codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= n_codewords)
+    {
+        return Err(invalid!("codes row {row} names codeword {code}, there are {n_codewords}"));
+    }
+    if let Some(weights) = weights {
+        if weights.len() != x.n() {
+            return Err(invalid!("sample_weight has {} entries, X has {} rows", weights.len(), x.n()));
+        }
+        if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+            return Err(invalid!(
+                "sample_weight[{row}] is {}: want a finite number of at least 0",
+                weights[row]
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checked codes, row by row, and the rows' weights.
+struct Codes<'a> {
+    codes: &'a [u8],
+    m: usize,
+    k: usize,
+    weights: Option<&'a [f64]>,
+}
+
+impl Codes<'_> {
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| weights[row])
+    }
+
+    /// B Bᵀ: a task for each pair of codebooks counts in a block of its own, which the L2 cache holds.
+    fn co_occurrences(&self) -> Array2<f64> {
+        let (m, k) = (self.m, self.k);
+        let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
+        let mut a = Array2::zeros((m * k, m * k));
+        // A few pairs at a time: their blocks would otherwise be a second copy of the whole.
+        for pairs in pairs.chunks(64) {
+            let blocks: Vec<_> = pairs.par_iter().map(|&(i, j)| self.block(i, j)).collect();
+            for (&(i, j), block) in pairs.iter().zip(&blocks) {
+                a.slice_mut(s![i * k..(i + 1) * k, j * k..(j + 1) * k]).assign(block);
+                a.slice_mut(s![j * k..(j + 1) * k, i * k..(i + 1) * k]).assign(&block.t());
+            }
+        }
+        a
+    }
+
+    fn block(&self, i: usize, j: usize) -> Array2<f64> {
+        let mut block = Array2::zeros((self.k, self.k));
+        let counts = block.as_slice_mut().expect("fresh");
+        for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
+            counts[usize::from(code[i]) * self.k + usize::from(code[j])] += self.weight(row);
+        }
+        block
+    }
+
+    /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
+    fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let (m, k, d) = (self.m, self.k, x.dim());
+        let counter = Counter::new(monitor, x.n() as u64);
+        // Few rows where they are long, so that the buffer stays at tens of megabytes.
+        let rows = chunk_rows(CHUNK.min((1 << 23) / d).max(1));
+        let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
+        let mut sums = Array3::<f64>::zeros((m, k, d));
+        for first in (0..x.n()).step_by(rows) {
+            let rows = rows.min(x.n() - first);
+            let buffer = &mut buffer[..rows * d];
+            let part = rows.div_ceil(16);
+            let failed = buffer
+                .par_chunks_mut(part * d)
+                .enumerate()
+                .map(|(i, buffer)| read_finite(x, "X", first + i * part, buffer))
+                .find_first(Result::is_err);
+            failed.unwrap_or(Ok(()))?;
+            let tasks: Vec<_> = sums
+                .outer_iter_mut()
+                .enumerate()
+                .flat_map(|(i, sums)| {
+                    let stretches = split_columns(sums);
+                    stretches.into_iter().map(move |(column, sums)| (i, column, sums))
+                })
+                .collect();
+            tasks.into_par_iter().for_each(|(i, column, mut sums)| {
+                let width = sums.ncols();
+                let codes = self.codes[first * m..(first + rows) * m].chunks_exact(m);
+                for (r, (code, x)) in codes.zip(buffer.chunks_exact(d)).enumerate() {
+                    let mut sum = sums.row_mut(usize::from(code[i]));
+                    let sum = sum.as_slice_mut().expect("rows are contiguous").iter_mut();
+                    let x = sum.zip(&x[column..column + width]);
+                    match self.weights {
+                        None => x.for_each(|(sum, &x)| *sum += f64::from(x)),
+                        Some(weights) => x.for_each(|(sum, &x)| *sum += weights[first + r] * f64::from(x)),
+                    }
+                }
+            });
+            counter.add(rows as u64)?;
+        }
+        Ok(sums.into_shape_with_order((m * k, d)).expect("contiguous"))
+    }
+}
+
+/// Stretches of at most [`WIDTH`] columns, each with the first one's number.
+fn split_columns(mut rest: ArrayViewMut2<'_, f64>) -> Vec<(usize, ArrayViewMut2<'_, f64>)> {
+    let mut stretches = Vec::new();
+    let mut column = 0;
+    while rest.ncols() > WIDTH {
+        let (stretch, more) = rest.split_at(Axis(1), WIDTH);
+        stretches.push((column, stretch));
+        rest = more;
+        column += WIDTH;
+    }
+    stretches.push((column, rest));
+    stretches
+}
+
+/// Gives every codeword that no code uses a new place: where it makes one badly approximated vector exact. Vectors with
+/// the largest `errors` come first, each serves once. Returns how many codewords moved.
+///
+/// The objective does not change by it, since no vector uses these codewords yet. With `shared` codebooks all M are
+/// changed alike.
+///
+/// # Errors
+/// Shapes that do not fit.
+pub fn reseed(
+    codebooks: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    errors: &[f64],
+    shared: bool,
+) -> Result<(Codebooks, usize)> {
+    let (m, k, d) = codebooks.view().dim();
+    check(x, codes, k, Some(errors)).map_err(|_| invalid!("codes, errors and X do not fit each other"))?;
+    codebooks.check_codes(codes)?;
+    let mut used = vec![false; m * k];
+    for row in codes.rows() {
+        for (i, &code) in row.iter().enumerate() {
+            used[if shared { 0 } else { i * k } + usize::from(code)] = true;
+        }
+    }
+    let unused: Vec<usize> = (0..if shared { k } else { m * k }).filter(|&i| !used[i]).collect();
+    let mut worst: Vec<usize> = (0..x.n()).filter(|&row| errors[row] > 0.0).collect();
+    let count = unused.len().min(worst.len());
+    if count == 0 {
+        return Ok((codebooks.clone(), 0));
+    }
+    let order = |a: &usize, b: &usize| errors[*b].total_cmp(&errors[*a]).then(a.cmp(b));
+    worst.select_nth_unstable_by(count - 1, order);
+    worst.truncate(count);
+    worst.sort_unstable_by(order);
+    let chosen = Subset::new(x, &worst);
+    let mut data = codebooks.clone().into_inner();
+    let mut row = vec![0.0; d];
+    for (r, &codeword) in unused[..count].iter().enumerate() {
+        let (book, word) = (codeword / k, codeword % k);
+        read_finite(&chosen, "X", r, &mut row)?;
+        for (i, &code) in codes.row(worst[r]).iter().enumerate().filter(|&(i, _)| i != book) {
+            row.iter_mut().zip(codebooks.codeword(i, usize::from(code))).for_each(|(x, c)| *x -= c);
+        }
+        for book in if shared { 0..m } else { book..book + 1 } {
+            data.slice_mut(s![book, word, ..]).iter_mut().zip(&row).for_each(|(c, &x)| *c = x);
+        }
+    }
+    Ok((Codebooks::new(data)?, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    fn example() -> (Array2<f32>, Array2<u8>) {
+        let x = Array2::from_shape_fn((100, 3), |(i, j)| ((i * 7 + j * 11) % 17) as f32 - 8.0);
+        let codes = Array2::from_shape_fn((100, 2), |(i, j)| ((i * (j + 2)) % 5) as u8);
+        (x, codes)
+    }
+
+    #[test]
+    fn equals_the_dense_products() {
+        let (x, codes) = example();
+        let weights: Vec<f64> = (0..100).map(|i| f64::from(i % 4)).collect();
+        for weights in [None, Some(&weights[..])] {
+            let equations = NormalEquations::assemble(&x.view(), codes.view(), 5, weights, &()).unwrap();
+            let mut b = Array2::<f64>::zeros((100, 10));
+            codes.indexed_iter().for_each(|((n, m), &code)| b[[n, m * 5 + usize::from(code)]] = 1.0);
+            let mut weighted = b.clone();
+            if let Some(weights) = weights {
+                weighted.rows_mut().into_iter().zip(weights).for_each(|(mut row, &w)| row *= w);
+            }
+            assert_eq!(equations.a, weighted.t().dot(&b));
+            assert_eq!(equations.b, weighted.t().dot(&x.mapv(f64::from)));
+        }
+    }
+
+    #[test]
+    fn shards_add_up() {
+        let (x, codes) = example();
+        let part = |rows: std::ops::Range<usize>| {
+            let (x, codes) = (x.slice(s![rows.clone(), ..]), codes.slice(s![rows, ..]));
+            NormalEquations::assemble(&x, codes, 5, None, &()).unwrap()
+        };
+        let mut sum = part(0..33);
+        sum.add(&part(33..100));
+        assert_eq!(sum, part(0..100));
+    }
+
+    #[test]
+    fn an_unused_codeword_moves_to_the_worst_vector() {
+        let codebooks = Codebooks::new(array![[[0.0], [9.0]], [[1.0], [2.0]]]).unwrap();
+        let x = array![[1.0f32], [7.0]];
+        let codes = array![[0u8, 0], [0, 1]];
+        let (moved, count) = reseed(&codebooks, &x.view(), codes.view(), &[0.0, 25.0], false).unwrap();
+        assert_eq!(count, 1);
+        assert_eq!(moved.view(), array![[[0.0], [5.0]], [[1.0], [2.0]]]);
+    }
+}
