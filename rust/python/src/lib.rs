@@ -1,1 +1,17 @@
-//! Python bindings.
+//! Python's view of the core: arrays in and out, errors, signals, threads. No arithmetic.
+
+mod arrays;
+mod errors;
+mod run;
+mod steps;
+
+use pyo3::prelude::*;
+
+/// The compiled part of compcodes; use the `compcodes` package instead.
+#[pymodule(name = "_core", gil_used = true)]
+mod core {
+    #[pymodule_export]
+    use super::steps::{
+        Encoder, decode, errors, isa, normal_equations, random_codes, reseed, residual_kmeans,
+    };
+}

@@ -1,0 +1,113 @@
+//! numpy arrays as the core's vectors and codes, without copying them.
+
+use compcodes::Codebooks;
+use compcodes::vectors::Vectors;
+use half::f16;
+use numpy::{
+    PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+macro_rules! rows {
+    ($($variant:ident: $type:ty),*) => {
+        /// A two-dimensional numpy array of any real number type and layout, borrowed.
+        pub(crate) enum Rows<'py> {
+            $(
+                #[doc = stringify!($type)]
+                $variant(PyReadonlyArray2<'py, $type>),
+            )*
+        }
+
+        impl<'py> Rows<'py> {
+            fn try_from(array: &Bound<'py, PyAny>) -> Option<Self> {
+                $(
+                    if let Ok(array) = array.extract() {
+                        return Some(Self::$variant(array));
+                    }
+                )*
+                None
+            }
+
+            /// As the core reads it.
+            pub(crate) fn view(&self) -> Box<dyn Vectors + Send + '_> {
+                match self {
+                    $(Self::$variant(array) => Box::new(array.as_array()),)*
+                }
+            }
+        }
+    };
+}
+rows!(F32: f32, F16: f16, F64: f64, U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64);
+
+impl<'py> Rows<'py> {
+    /// Borrows `array`, or says what is wrong with the argument `name`.
+    pub(crate) fn new(array: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        let untyped = untyped(array, name)?;
+        if untyped.ndim() != 2 {
+            let shape = untyped.shape();
+            return Err(PyValueError::new_err(format!(
+                "{name} has shape {shape:?}: want two dimensions, (n, d)"
+            )));
+        }
+        if untyped.shape()[1] == 0 {
+            return Err(PyValueError::new_err(format!(
+                "{name} has shape {:?}: want at least one dimension",
+                untyped.shape()
+            )));
+        }
+        Self::try_from(array)
+            .ok_or_else(|| dtype(untyped, name, "real numbers in native byte order, aligned"))
+    }
+}
+
+/// Codes (n, M), u8.
+pub(crate) fn codes<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray2<'py, u8>> {
+    let untyped = untyped(array, name)?;
+    if untyped.ndim() != 2 {
+        let shape = untyped.shape();
+        return Err(PyValueError::new_err(format!(
+            "{name} has shape {shape:?}: want two dimensions, (n, M)"
+        )));
+    }
+    array.extract().map_err(|_| dtype(untyped, name, "uint8"))
+}
+
+/// Codebooks (M, K, d), f32.
+pub(crate) fn codebooks(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Codebooks> {
+    let untyped = untyped(array, name)?;
+    if untyped.ndim() != 3 {
+        let shape = untyped.shape();
+        return Err(PyValueError::new_err(format!(
+            "{name} has shape {shape:?}: want three dimensions, (M, K, d)"
+        )));
+    }
+    let array: PyReadonlyArray3<'_, f32> = array.extract().map_err(|_| dtype(untyped, name, "float32"))?;
+    Codebooks::new(array.as_array().to_owned()).map_err(crate::errors::to_python)
+}
+
+/// One number for each row, f64.
+pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, f64>> {
+    let untyped = untyped(array, name)?;
+    if untyped.ndim() != 1 {
+        return Err(PyValueError::new_err(format!(
+            "{name} has shape {:?}: want one dimension, (n,)",
+            untyped.shape()
+        )));
+    }
+    array.extract().map_err(|_| dtype(untyped, name, "float64"))
+}
+
+fn untyped<'a, 'py>(array: &'a Bound<'py, PyAny>, name: &str) -> PyResult<&'a Bound<'py, PyUntypedArray>> {
+    array.cast().map_err(|_| {
+        let kind = array.get_type();
+        PyTypeError::new_err(format!("{name} is {kind}: want a numpy array"))
+    })
+}
+
+fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
+    let have = array.dtype();
+    let order = if have.is_native_byteorder() == Some(false) { " in foreign byte order" } else { "" };
+    PyTypeError::new_err(format!("{name} has dtype {have}{order}: want {want}"))
+}

@@ -1,0 +1,125 @@
+//! Long work: off the interpreter lock, on a pool of its own size, with signals and progress seen to.
+//!
+//! `Python::check_signals` does nothing off the main thread, and a pool's `install` runs its closure on a pool thread.
+//! So the calling thread waits, and ten times a second looks for Ctrl-C and calls back; a scoped worker computes, and
+//! learns at each chunk whether it should stop.
+
+use crate::errors::to_python;
+use compcodes::monitor::Monitor;
+use compcodes::{Error, Result};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rayon::ThreadPool;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// How often the calling thread looks for signals and reports progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs `work` on `n_jobs` threads (`None`: all cores; negative: counted from all, −1 is all). Every tenth of a second
+/// `progress(done, total)` is called; if it raises, or on Ctrl-C, the work is told to stop and the exception returned.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    n_jobs: Option<i64>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&dyn Monitor) -> Result<T> + Send,
+) -> PyResult<T> {
+    let pool = pool(threads(n_jobs)?)?;
+    let progress = progress.map(|callback| callback.clone().unbind());
+    let state = State::default();
+    let (result, raised) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (finished, wait) = mpsc::channel::<()>();
+            let worker = scope.spawn(|| {
+                // Dropped, and so noticed, on a panic too.
+                let _finished = finished;
+                pool.install(|| work(&state))
+            });
+            let mut raised = None;
+            while let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {
+                if raised.is_none() {
+                    raised = Python::attach(|py| state.tell(py, progress.as_ref())).err();
+                    state.stop.store(raised.is_some(), Ordering::Relaxed);
+                }
+            }
+            (worker.join(), raised)
+        })
+    });
+    let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    let value = result.map_err(to_python)?;
+    state.tell(py, progress.as_ref())?;
+    Ok(value)
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl State {
+    fn tell(&self, py: Python<'_>, progress: Option<&Py<PyAny>>) -> PyResult<()> {
+        py.check_signals()?;
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        if let Some(callback) = progress
+            && total > 0
+        {
+            callback.call1(py, (done, total))?;
+        }
+        Ok(())
+    }
+}
+
+impl Monitor for State {
+    fn report(&self, done: u64, total: u64) -> Result<()> {
+        self.total.store(total, Ordering::Relaxed);
+        self.done.fetch_max(done, Ordering::Relaxed);
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// The number of threads that `n_jobs` asks for.
+fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match n_jobs {
+        None => Ok(cores),
+        Some(0) => Err(PyValueError::new_err("n_jobs is 0: want a number of threads, or None for all cores")),
+        Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(1024)),
+        Some(jobs) => Ok(usize::try_from(cores as i64 + 1 + jobs).unwrap_or(1).max(1)),
+    }
+}
+
+/// The pools of this process, by their number of threads.
+static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
+
+struct Pools {
+    process: u32,
+    by_threads: HashMap<usize, Arc<ThreadPool>>,
+}
+
+fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if pools.as_ref().is_none_or(|pools| pools.process != process) {
+        // After a fork the parent's threads are not here: to drop its pools would wait for them forever.
+        std::mem::forget(pools.replace(Pools { process, by_threads: HashMap::new() }));
+    }
+    let by_threads = &mut pools.as_mut().expect("just set").by_threads;
+    if let Some(pool) = by_threads.get(&threads) {
+        return Ok(pool.clone());
+    }
+    let build = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("compcodes-{i}"))
+        .build();
+    let pool =
+        Arc::new(build.map_err(|e| PyRuntimeError::new_err(format!("cannot start {threads} threads: {e}")))?);
+    by_threads.insert(threads, pool.clone());
+    Ok(pool)
+}

@@ -1,0 +1,186 @@
+//! The steps of training, one function each.
+
+use crate::arrays::{Rows, codebooks, codes, numbers};
+use crate::errors::to_python;
+use crate::run::run;
+use compcodes::update::NormalEquations;
+use compcodes::{Selection, encode, init, update};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use pyo3::prelude::*;
+
+type Any<'a, 'py> = &'a Bound<'py, PyAny>;
+type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+fn selection(name: &str) -> PyResult<Selection> {
+    name.parse().map_err(to_python)
+}
+
+/// The instruction set in use: "scalar", "avx2" or "avx512".
+#[pyfunction]
+pub(crate) fn isa() -> PyResult<&'static str> {
+    compcodes::isa::Isa::current().map(compcodes::isa::Isa::name).map_err(to_python)
+}
+
+/// Encodes with fixed codebooks.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct Encoder {
+    encoder: encode::Encoder,
+}
+
+#[pymethods]
+impl Encoder {
+    #[new]
+    #[pyo3(signature = (codebooks, selection="group", n_jobs=None))]
+    fn new(py: Python<'_>, codebooks: Any<'_, '_>, selection: &str, n_jobs: Option<i64>) -> PyResult<Self> {
+        let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
+        let encoder = run(py, n_jobs, None, |_| encode::Encoder::new(&books, selection))?;
+        Ok(Self { encoder })
+    }
+
+    #[pyo3(signature = (x, n_jobs=None, progress=None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        Ok(codes.into_pyarray(py))
+    }
+
+    /// (codes, errors before, errors after): new codes where they are better than those given.
+    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn improve<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
+        let improved = run(py, n_jobs, progress, |monitor| self.encoder.improve(&*x, &mut codes, monitor))?;
+        Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
+    }
+}
+
+/// The sums of codewords, (n, d) f32.
+#[pyfunction]
+#[pyo3(signature = (codebooks, codes, n_jobs=None))]
+pub(crate) fn decode<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let codes = self::codes(codes, "codes")?;
+    let codes = codes.as_array();
+    Ok(run(py, n_jobs, None, |_| books.decode(codes))?.into_pyarray(py))
+}
+
+/// Squared error of each row, (n,) f64.
+#[pyfunction]
+#[pyo3(signature = (codebooks, x, codes, n_jobs=None, progress=None))]
+pub(crate) fn errors<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (x, codes) = (rows.view(), codes.as_array());
+    let errors = run(py, n_jobs, progress, |monitor| encode::errors(&books, &*x, codes, monitor))?;
+    Ok(errors.into_pyarray(py))
+}
+
+/// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None))]
+#[expect(clippy::type_complexity, reason = "two arrays")]
+pub(crate) fn normal_equations<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    sample_weight: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
+    let weights = weights.as_ref().map(|w| w.as_array().to_vec());
+    let (x, codes) = (rows.view(), codes.as_array());
+    let equations = run(py, n_jobs, progress, |monitor| {
+        NormalEquations::assemble(&*x, codes, n_codewords, weights.as_deref(), monitor)
+    })?;
+    Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
+}
+
+/// (codebooks, count): codewords that no code uses, placed where the largest errors are.
+#[pyfunction]
+#[pyo3(signature = (codebooks, x, codes, errors, selection="group"))]
+pub(crate) fn reseed<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    errors: Any<'_, 'py>,
+    selection: &str,
+) -> PyResult<(Bound<'py, PyArray3<f32>>, usize)> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (errors, shared) =
+        (numbers(errors, "errors")?.as_array().to_vec(), self::selection(selection)?.is_shared());
+    let (x, codes) = (rows.view(), codes.as_array());
+    let moved = py.detach(|| update::reseed(&books, &*x, codes, &errors, shared));
+    let (books, count) = moved.map_err(to_python)?;
+    Ok((books.into_inner().into_pyarray(py), count))
+}
+
+/// Codebooks (M, K, d) f32 by residual k-means.
+#[pyfunction]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0, n_jobs=None, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn residual_kmeans<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: &str,
+    seed: u64,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
+    let x = rows.view();
+    let books = run(py, n_jobs, progress, |monitor| {
+        init::residual_kmeans(&*x, n_codebooks, n_codewords, selection, seed, monitor)
+    })?;
+    Ok(books.into_inner().into_pyarray(py))
+}
+
+/// Random codes (n, M) u8.
+#[pyfunction]
+#[pyo3(signature = (n, n_codebooks, n_codewords, selection="group", seed=0))]
+pub(crate) fn random_codes<'py>(
+    py: Python<'py>,
+    n: usize,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: &str,
+    seed: u64,
+) -> PyResult<Bound<'py, PyArray2<u8>>> {
+    let selection = self::selection(selection)?;
+    let codes = init::random_codes(n, n_codebooks, n_codewords, selection, seed).map_err(to_python)?;
+    Ok(codes.into_pyarray(py))
+}
