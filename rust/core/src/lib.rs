@@ -7,6 +7,12 @@ pub mod isa;
 pub mod monitor;
 
 pub mod codebooks;
+pub mod packed;
+pub mod scan;
+pub mod tables;
+
+mod chunk;
+mod topk;
 
 pub use codebooks::Codebooks;
 pub use error::{Error, Result};
