@@ -2,21 +2,25 @@
 //!
 //! The modules stand in the order of the data's way through them.
 
+mod chunk;
 pub mod error;
 pub mod isa;
 pub mod monitor;
-mod parallel;
-
 mod product;
+
 pub mod vectors;
 
 pub mod codebooks;
 pub mod encode;
-
 pub mod init;
 pub mod solve;
 pub mod train;
 pub mod update;
+
+pub mod packed;
+pub mod scan;
+pub mod tables;
+mod topk;
 
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};

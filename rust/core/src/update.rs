@@ -3,10 +3,10 @@
 //!
 //! Both sides are sums over vectors, so those of shards add up to those of the whole.
 
+use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
-use crate::parallel::chunk_rows;
 use crate::vectors::{Subset, Vectors, read_finite};
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
@@ -150,7 +150,7 @@ impl Codes<'_> {
         let (m, k, d) = (self.m, self.k, x.dim());
         let counter = Counter::new(monitor, x.n() as u64);
         // Few rows where they are long, so that the buffer stays at tens of megabytes.
-        let rows = chunk_rows(CHUNK.min((1 << 23) / d).max(1));
+        let rows = chunk::rows(CHUNK.min((1 << 23) / d).max(1));
         let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
         let mut sums = Array3::<f64>::zeros((m, k, d));
         for first in (0..x.n()).step_by(rows) {

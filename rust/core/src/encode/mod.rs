@@ -4,11 +4,11 @@
 mod greedy;
 mod lanes;
 
+use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
-use crate::parallel::chunk_rows;
 use crate::product::{Panels, Tiles, multiply};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array1, Array2, ArrayView2};
@@ -144,7 +144,7 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         check_dim(x, "X", self.codebooks.dim())?;
-        let (m, rows) = (self.codebooks.n_codebooks(), chunk_rows(CHUNK));
+        let (m, rows) = (self.codebooks.n_codebooks(), chunk::rows(CHUNK));
         let counter = Counter::new(monitor, x.n() as u64);
         let codes =
             codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();
@@ -223,7 +223,7 @@ pub fn errors(
     check_rows(codes, x)?;
     codebooks.check_codes(codes)?;
     let mut errors = Array1::zeros(x.n());
-    let (rows, d) = (chunk_rows(CHUNK), codebooks.dim());
+    let (rows, d) = (chunk::rows(CHUNK), codebooks.dim());
     let counter = Counter::new(monitor, x.n() as u64);
     let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
     let failed = chunks

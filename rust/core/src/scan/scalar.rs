@@ -1,0 +1,35 @@
+//! The portable kernel: the reference, and the fallback of the others.
+
+use crate::packed::{BLOCK, Line};
+use crate::tables::Table;
+
+/// See [`Kernel::filter`](super::kernel::Kernel::filter).
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u16], hits: &mut [u64]) {
+    let blocks = lines.chunks_exact(tables.len()).zip(limits);
+    for ((lines, &limit), hits) in blocks.zip(hits) {
+        let mut sums = [0u16; BLOCK];
+        for (line, table) in lines.iter().zip(tables) {
+            for (sum, &code) in sums.iter_mut().zip(line) {
+                *sum += u16::from(table[usize::from(code)]);
+            }
+        }
+        *hits = sums.iter().rev().fold(0, |bits, &sum| bits << 1 | u64::from(sum < limit));
+    }
+}
+
+/// Scores all vectors of a block: entries of the f32 tables added in order, from 0.
+pub(super) fn score_block(lines: &[Line], tables: &[Table]) -> [f32; BLOCK] {
+    let mut sums = [0.0; BLOCK];
+    for (line, table) in lines.iter().zip(tables) {
+        for (sum, &code) in sums.iter_mut().zip(line) {
+            *sum += table[usize::from(code)];
+        }
+    }
+    sums
+}
+
+/// Scores one vector of a block, as [`score_block`] does.
+#[inline]
+pub(super) fn score_lane(lines: &[Line], tables: &[Table], lane: usize) -> f32 {
+    lines.iter().zip(tables).fold(0.0, |sum, (line, table)| sum + table[usize::from(line[lane % BLOCK])])
+}

@@ -1,0 +1,137 @@
+//! The k best of a stream of scored positions.
+//!
+//! A candidate is one `u64` key: the score in the upper half, so mapped that larger scores are larger integers, and
+//! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
+//! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
+
+/// Score and position of a candidate as one integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// NaN counts as −∞ and −0 as 0.
+    #[inline]
+    pub(crate) fn new(score: f32, position: u32) -> Self {
+        let score = if score.is_nan() { f32::NEG_INFINITY } else { score + 0.0 };
+        let bits = score.to_bits();
+        // Negative floats descend as integers: flip all their bits; and set the sign bit of the others.
+        let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+        Self(u64::from(ordered) << 32 | u64::from(!position))
+    }
+
+    pub(crate) fn score(self) -> f32 {
+        let ordered = (self.0 >> 32) as u32;
+        f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
+    }
+
+    pub(crate) fn position(self) -> u32 {
+        !(self.0 as u32)
+    }
+}
+
+/// Keeps the k best of all candidates pushed.
+///
+/// Candidates gather unsorted in a buffer of at most 2k; whenever it is full, the better half is selected. That is
+/// O(1) amortised a candidate for any k, and no heap is walked.
+#[derive(Clone, Debug)]
+pub(crate) struct TopK {
+    k: usize,
+    keys: Vec<Key>,
+    /// No candidate below this can be among the k best; the k-th best of the last selection.
+    floor: Option<Key>,
+}
+
+impl TopK {
+    pub(crate) fn new(k: usize) -> Self {
+        Self { k, keys: Vec::new(), floor: None }
+    }
+
+    /// Offers a candidate.
+    #[inline]
+    pub(crate) fn push(&mut self, key: Key) {
+        if self.floor.is_none_or(|floor| key > floor) && self.k > 0 {
+            self.keys.push(key);
+            if self.keys.len() >= self.capacity() {
+                self.select();
+            }
+        }
+    }
+
+    /// The score that a candidate must reach: k candidates at least as good have been seen. `None` before that.
+    pub(crate) fn floor(&self) -> Option<f32> {
+        self.floor.map(Key::score)
+    }
+
+    /// Brings the floor up to date if k candidates have been seen and there is none yet.
+    pub(crate) fn settle(&mut self) {
+        if self.floor.is_none() && self.keys.len() >= self.k {
+            self.select();
+        }
+    }
+
+    /// Adds all candidates of another collection.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.keys.into_iter().for_each(|key| self.push(key));
+    }
+
+    /// The at most k best, best first.
+    pub(crate) fn into_sorted(mut self) -> Vec<Key> {
+        if self.keys.len() > self.k {
+            self.select();
+        }
+        self.keys.sort_unstable_by(|a, b| b.cmp(a));
+        self.keys
+    }
+
+    /// Small k take a few more than 2k: selecting costs more than pushing.
+    fn capacity(&self) -> usize {
+        2 * self.k + 16
+    }
+
+    fn select(&mut self) {
+        if self.k > 0 && self.keys.len() >= self.k {
+            let (_, kth, _) = self.keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
+            self.floor = Some(*kth);
+            self.keys.truncate(self.k);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_score() -> impl Strategy<Value = f32> {
+        prop_oneof![
+            any::<f32>(),
+            (-3..3i32).prop_map(|v| v as f32),
+            Just(f32::NAN),
+            Just(f32::INFINITY),
+            Just(-0.0)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_full_sort(scores in prop::collection::vec(any_score(), 0..400), k in 0..70usize, cut in 0..400usize) {
+            let mut want: Vec<(f32, u32)> = scores.iter().zip(0..).map(|(&s, i)| (if s.is_nan() { f32::NEG_INFINITY } else { s }, i)).collect();
+            want.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then(a.1.cmp(&b.1)));
+            want.truncate(k);
+            let (mut left, mut right) = (TopK::new(k), TopK::new(k));
+            for (i, &score) in scores.iter().enumerate() {
+                if i < cut { left.push(Key::new(score, i as u32)) } else { right.push(Key::new(score, i as u32)) }
+            }
+            right.merge(left);
+            let got: Vec<_> = right.into_sorted().into_iter().map(|key| (key.score(), key.position())).collect();
+            prop_assert_eq!(got, want);
+        }
+
+        #[test]
+        fn keys_keep_their_parts(score in any::<f32>(), position in any::<u32>()) {
+            let key = Key::new(score, position);
+            prop_assert_eq!(key.position(), position);
+            prop_assert!(key.score() == score || score.is_nan() && key.score() == f32::NEG_INFINITY);
+        }
+    }
+}
