@@ -17,10 +17,18 @@ pub mod solve;
 pub mod train;
 pub mod update;
 
+pub mod exact;
 pub mod packed;
+pub mod rerank;
 pub mod scan;
 pub mod tables;
 mod topk;
 
+pub mod index;
+pub mod io;
+pub mod model;
+
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
+pub use index::Index;
+pub use model::Model;

@@ -4,6 +4,9 @@
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
+use crate::scan::Hits;
+use ndarray::Array2;
+
 /// Score and position of a candidate as one integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u64);
@@ -94,6 +97,23 @@ impl TopK {
             self.floor = Some(*kth);
             self.keys.truncate(self.k);
         }
+    }
+}
+
+impl Hits {
+    /// The `k` best of each query's collection.
+    pub(crate) fn new(k: usize, found: impl ExactSizeIterator<Item = TopK>) -> Self {
+        let mut hits = Self {
+            scores: Array2::from_elem((found.len(), k), f32::NEG_INFINITY),
+            positions: Array2::from_elem((found.len(), k), -1),
+        };
+        for (query, found) in found.enumerate() {
+            for (rank, key) in found.into_sorted().into_iter().enumerate() {
+                hits.scores[[query, rank]] = key.score();
+                hits.positions[[query, rank]] = key.position().into();
+            }
+        }
+        hits
     }
 }
 
