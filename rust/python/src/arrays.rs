@@ -44,13 +44,7 @@ rows!(F32: f32, F16: f16, F64: f64, U8: u8, I8: i8, U16: u16, I16: i16, U32: u32
 impl<'py> Rows<'py> {
     /// Borrows `array`, or says what is wrong with the argument `name`.
     pub(crate) fn new(array: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
-        let untyped = untyped(array, name)?;
-        if untyped.ndim() != 2 {
-            let shape = untyped.shape();
-            return Err(PyValueError::new_err(format!(
-                "{name} has shape {shape:?}: want two dimensions, (n, d)"
-            )));
-        }
+        let untyped = of_rank(array, name, "(n, d)", 2)?;
         if untyped.shape()[1] == 0 {
             return Err(PyValueError::new_err(format!(
                 "{name} has shape {:?}: want at least one dimension",
@@ -64,46 +58,49 @@ impl<'py> Rows<'py> {
 
 /// Codes (n, M), u8.
 pub(crate) fn codes<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray2<'py, u8>> {
-    let untyped = untyped(array, name)?;
-    if untyped.ndim() != 2 {
-        let shape = untyped.shape();
-        return Err(PyValueError::new_err(format!(
-            "{name} has shape {shape:?}: want two dimensions, (n, M)"
-        )));
-    }
+    let untyped = of_rank(array, name, "(n, M)", 2)?;
     array.extract().map_err(|_| dtype(untyped, name, "uint8"))
 }
 
 /// Codebooks (M, K, d), f32.
 pub(crate) fn codebooks(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Codebooks> {
-    let untyped = untyped(array, name)?;
-    if untyped.ndim() != 3 {
-        let shape = untyped.shape();
-        return Err(PyValueError::new_err(format!(
-            "{name} has shape {shape:?}: want three dimensions, (M, K, d)"
-        )));
-    }
+    let untyped = of_rank(array, name, "(M, K, d)", 3)?;
     let array: PyReadonlyArray3<'_, f32> = array.extract().map_err(|_| dtype(untyped, name, "float32"))?;
     Codebooks::new(array.as_array().to_owned()).map_err(crate::errors::to_python)
 }
 
 /// One number for each row, f64.
 pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, f64>> {
-    let untyped = untyped(array, name)?;
-    if untyped.ndim() != 1 {
-        return Err(PyValueError::new_err(format!(
-            "{name} has shape {:?}: want one dimension, (n,)",
-            untyped.shape()
-        )));
-    }
+    let untyped = of_rank(array, name, "(n,)", 1)?;
     array.extract().map_err(|_| dtype(untyped, name, "float64"))
 }
 
-fn untyped<'a, 'py>(array: &'a Bound<'py, PyAny>, name: &str) -> PyResult<&'a Bound<'py, PyUntypedArray>> {
-    array.cast().map_err(|_| {
-        let kind = array.get_type();
-        PyTypeError::new_err(format!("{name} is {kind}: want a numpy array"))
-    })
+/// Ids, (n,) i64.
+pub(crate) fn ids<'py>(array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
+    let untyped = of_rank(array, "ids", "(n,)", 1)?;
+    array.extract().map_err(|_| dtype(untyped, "ids", "int64"))
+}
+
+/// Queries (nq, d), f32.
+pub(crate) fn queries<'py>(array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray2<'py, f32>> {
+    let untyped = of_rank(array, "Q", "(nq, d)", 2)?;
+    array.extract().map_err(|_| dtype(untyped, "Q", "float32"))
+}
+
+/// A numpy array of as many dimensions as `shape` names.
+fn of_rank<'a, 'py>(
+    array: &'a Bound<'py, PyAny>,
+    name: &str,
+    shape: &str,
+    rank: usize,
+) -> PyResult<&'a Bound<'py, PyUntypedArray>> {
+    let Ok(array) = array.cast::<PyUntypedArray>() else {
+        return Err(PyTypeError::new_err(format!("{name} is {}: want a numpy array", array.get_type())));
+    };
+    if array.ndim() != rank {
+        return Err(PyValueError::new_err(format!("{name} has shape {:?}: want {shape}", array.shape())));
+    }
+    Ok(array)
 }
 
 fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod errors;
+mod index;
 mod run;
 mod steps;
 
@@ -10,6 +11,8 @@ use pyo3::prelude::*;
 /// The compiled part of compcodes; use the `compcodes` package instead.
 #[pymodule(name = "_core", gil_used = true)]
 mod core {
+    #[pymodule_export]
+    use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
         Encoder, decode, errors, isa, normal_equations, random_codes, reseed, residual_kmeans,
