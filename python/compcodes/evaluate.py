@@ -93,8 +93,8 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
     hits = np.zeros(P, np.int64)
     for found_row, sought_row in zip(found[:, :P], sought, strict=True):
         wanted, first = np.unique(found_row, return_index=True)
-        hits += np.bincount(first[np.isin(wanted, sought_row[sought_row >= 0])], minlength=P)
-    n_sought = np.count_nonzero(sought >= 0)
+        hits += np.bincount(first[np.isin(wanted, sought_row[sought_row != -1])], minlength=P)
+    n_sought = np.count_nonzero(sought != -1)
     return np.cumsum(hits) / n_sought if n_sought else np.full(P, np.nan)
 
 
