@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from compcodes.evaluate import recall_curve
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["recall_figure", "save_recall_figure"]
+__all__ = ["recall_figure"]
 
 
 def recall_figure(
@@ -29,6 +28,11 @@ def recall_figure(
         From `compcodes.evaluate.ground_truth`.
     R : tuple of int
         How many of the true best are sought.
+
+    Returns
+    -------
+    matplotlib Figure
+        Write it with ``figure.savefig("recall.png")``.
 
     Raises
     ------
@@ -55,14 +59,3 @@ def recall_figure(
     panels[0].legend(loc="lower right")
     figure.suptitle(title)
     return figure
-
-
-def save_recall_figure(
-    path: str | os.PathLike[str],
-    results: Mapping[str, ArrayLike],
-    true_ids: ArrayLike,
-    R: tuple[int, ...] = (1, 10, 100),
-    title: str = "",
-) -> None:
-    """Write `recall_figure` to a file; its ending chooses the format (.png, .svg, .pdf)."""
-    recall_figure(results, true_ids, R, title).savefig(path, dpi=150)
