@@ -1,7 +1,7 @@
 """How good a search is: exact answers, and recall against them.
 
-The measure is the paper's recall@P: the share of the R truly best vectors that stand among the first P found. It is
-also the share that is right after the first P are re-ranked with exact inner products and cut to R.
+The measure is the paper's recall@P: the share of the R truly best vectors that stand among the first P found.
+It is also the share that is right after the first P are re-ranked with exact inner products and cut to R.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
     Returns
     -------
     float
-        From 0 to 1; NaN without queries. Padding (−1) is neither sought nor found: where fewer than R answers exist,
-        the share is of those that do.
+        From 0 to 1; NaN without queries. Padding (−1) is neither sought nor found: where fewer than R answers
+        exist, the share is of those that do.
 
     Raises
     ------
@@ -72,7 +72,9 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
     return float(recall_curve(ids, true_ids, R=R, P=P)[-1])
 
 
-def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None = None) -> NDArray[np.float64]:
+def recall_curve(
+    ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None = None
+) -> NDArray[np.float64]:
     """Compute recall@1, …, recall@P in one pass.
 
     Returns
@@ -84,7 +86,9 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
     true = _id_array("true_ids", true_ids)
     P = found.shape[1] if P is None else P
     if len(found) != len(true):
-        raise ValueError(f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries")
+        raise ValueError(
+            f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries"
+        )
     if not 1 <= R <= true.shape[1]:
         raise ValueError(f"R must be from 1 to the {true.shape[1]} columns of true_ids, got {R}")
     if not 1 <= P <= found.shape[1]:

@@ -1,8 +1,8 @@
 """What long work says about how far it is.
 
-A progress callback is called as ``progress(stage, done, total)``: the name of the stage, and how much of it is done,
-in a unit of the stage's own. ``progress=True`` stands for a `Bar` on standard error; without `progress`, the library
-writes nothing anywhere.
+A progress callback is called as ``progress(stage, done, total)``: the name of the stage, and how much of it
+is done, in a unit of the stage's own. ``progress=True`` stands for a `Bar` on standard error; without
+`progress`, the library writes nothing anywhere.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def as_callback(progress: ProgressLike) -> ProgressCallback | None:
 class Bar:
     """A progress callback that draws a bar, and leaves no trace of it when a stage is done.
 
-    On a terminal the bar is one line that is drawn again and again. Elsewhere (a log file) it is a plain line every
-    five seconds.
+    On a terminal the bar is one line that is drawn again and again. Elsewhere (a log file) it is a plain line
+    every five seconds.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The whole method in readable NumPy: the documentation of the algorithm, and the oracle of the tests.
 
-Each function is one step of *Inner Product Similarity Search using Compositional Codes* (Du & Wang), under the
-name that the Rust core gives it. Nothing here is fast; everything here is short. Notation:
+Each function is one step of *Inner Product Similarity Search using Compositional Codes* (Du & Wang), under
+the name that the Rust core gives it. Nothing here is fast; everything here is short. Notation:
 
 ==========================  ===========================  ====================================================
 paper                       here                         shape and type
@@ -12,9 +12,9 @@ y_n, the ones of b_n        ``codes``                    (n, M) uint8; ``codes[i
 similarity table            ``tables``                   (nq, M, K) float32
 ==========================  ===========================  ====================================================
 
-The three schemes differ in constraints only (Property 1). *Group M-selection* has M codebooks. *M-selection* adds
-C_1 = … = C_M: here, M equal codebooks. *M-combination* adds that the M codewords of a vector are distinct. k-means
-is M = 1 in each of them.
+The three schemes differ in constraints only (Property 1). *Group M-selection* has M codebooks. *M-selection*
+adds C_1 = … = C_M: here, M equal codebooks. *M-combination* adds that the M codewords of a vector are
+distinct. k-means is M = 1 in each of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["decode", "encode_greedy", "errors", "fit", "normal_equations", "search", "solve", "tables", "update"]
+__all__ = [
+    "decode",
+    "encode_greedy",
+    "errors",
+    "fit",
+    "normal_equations",
+    "search",
+    "solve",
+    "tables",
+    "update",
+]
 
 Selection: TypeAlias = Literal["group", "m-selection", "m-combination"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -45,7 +55,7 @@ def decode(codes: Codes, codebooks: NDArray[Any]) -> Floats:
 
 
 def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any]) -> Floats:
-    """Squared error ‖x_n − x̄_n‖² of each row, (n,) float64. Their (weighted) sum is the objective (Equation 3)."""
+    """Squared error ‖x_n − x̄_n‖² of each row, (n,) float64; their sum is the objective (Equation 3)."""
     residual: Floats = np.asarray(X, np.float64) - decode(codes, codebooks)
     return (residual**2).sum(axis=1)
 
@@ -53,9 +63,10 @@ def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any]) -> Floats:
 def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group") -> Codes:
     """Choose the codewords of each vector one by one, best first ("Update the group M-selection").
 
-    Each of the M steps looks at every codeword of every codebook that this vector has not used yet and takes the
-    one that leaves the smallest error. So the order of the codebooks is the vector's own. Ties go to the lower
-    codebook, then to the lower codeword; with M equal codebooks (M-selection) codebook m is thus used in step m.
+    Each of the M steps looks at every codeword of every codebook that this vector has not used yet and takes
+    the one that leaves the smallest error. So the order of the codebooks is the vector's own. Ties go to the
+    lower codebook, then to the lower codeword; with M equal codebooks (M-selection) codebook m is thus used
+    in step m.
 
     Parameters
     ----------
@@ -93,14 +104,14 @@ def normal_equations(
 ) -> tuple[Floats, Floats]:
     """Assemble both sides of D·BBᵀ = XBᵀ ("Update the dictionary").
 
-    Row n of Bᵀ has a one at m·K + y_nm for each m. With weights w, A = BWBᵀ and b = BWX. Both are sums over the
-    vectors: those of two shards of the data add up to those of the whole.
+    Row n of Bᵀ has a one at m·K + y_nm for each m. With weights w, A = BWBᵀ and b = BWX. Both are sums over
+    the vectors: those of two shards of the data add up to those of the whole.
 
     Returns
     -------
     A : (M·K, M·K) float64
-        How often codewords occur together. Its rank is at most M·K − M + 1, because the columns of each codebook
-        add up to the same vector.
+        How often codewords occur together. Its rank is at most M·K − M + 1, because the columns of each
+        codebook add up to the same vector.
     b : (M·K, d) float64
         For each codeword, the sum of the vectors that use it.
     """
@@ -115,9 +126,9 @@ def normal_equations(
 def solve(A: Floats, b: Floats, previous: NDArray[Any], ridge: float) -> Floats:
     """Minimise the objective over the codebooks, plus λ‖D − D_previous‖².
 
-    The paper's D = XBᵀ(BBᵀ)⁻¹ does not exist as it stands: BBᵀ is singular (see `normal_equations`). The proximal
-    term makes the solution unique, leaves unused codewords where they are, and can never raise the objective:
-    D_previous itself has no penalty. A ridge toward zero would shrink the codewords that few vectors use.
+    The paper's D = XBᵀ(BBᵀ)⁻¹ does not exist as it stands: BBᵀ is singular (see `normal_equations`). The
+    proximal term makes the solution unique, leaves unused codewords where they are, and can never raise the
+    objective, because D_previous itself has no penalty. A ridge toward zero would shrink the codewords that few vectors use.
 
     Parameters
     ----------
@@ -145,7 +156,7 @@ def update(
     ridge: float = 1e-3,
     sample_weight: ArrayLike | None = None,
 ) -> Floats:
-    """Assemble and solve. With one shared codebook the M blocks of unknowns are the same K, so their sums are taken."""
+    """Assemble and solve; with one shared codebook the M blocks of unknowns are one: their equations add."""
     M, K, d = codebooks.shape
     A, b = normal_equations(X, codes, K, sample_weight)
     if selection == "group":
@@ -165,8 +176,8 @@ def fit(
 ) -> tuple[Floats, Codes, list[float]]:
     """Alternate: codes for the codebooks (`encode_greedy`), codebooks for the codes (`update`).
 
-    The start is a sample: codebook m is K vectors drawn from what the codebooks before it left over (for a shared
-    codebook, from X/M).
+    The start is a sample: codebook m is K vectors drawn from what the codebooks before it left over (for a
+    shared codebook, from X/M).
 
     Returns
     -------
@@ -207,14 +218,18 @@ def tables(Q: ArrayLike, codebooks: NDArray[Any]) -> NDArray[np.float32]:
 
     They are all that a search needs to know of a query: ⟨q, x̄_n⟩ = Σ_m ⟨q, c_m[y_nm]⟩.
     """
-    return np.einsum("qd,mkd->qmk", np.asarray(Q, np.float64), codebooks.astype(np.float64)).astype(np.float32)
+    return np.einsum("qd,mkd->qmk", np.asarray(Q, np.float64), codebooks.astype(np.float64)).astype(
+        np.float32
+    )
 
 
-def search(tables: NDArray[np.float32], codes: Codes, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def search(
+    tables: NDArray[np.float32], codes: Codes, k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Find the k largest table sums of each query ("Search with Compositional Codes").
 
-    This is the contract of every scan in the package, to the bit: float32 sums in the order m = 0 … M−1, best first,
-    ties to the lower position.
+    This is the contract of every scan in the package, to the bit: float32 sums in the order m = 0 … M−1, best
+    first, ties to the lower position.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """The command ``compcodes``: one module for each subcommand, this one for what they share at the door.
 
-A subcommand's ``run(args)`` returns what it found as a dictionary, which ``--json`` prints as it is and the module's
-``show(result)`` prints for people. Errors are one line on standard error. Exit codes: 0 done, 1 bad data or failure,
-2 wrong use, 130 interrupted.
+A subcommand's ``run(args)`` returns what it found as a dictionary, which ``--json`` prints as it is and the
+module's ``show(result)`` prints for people. Errors are one line on standard error. Exit codes: 0 done, 1 bad
+data or failure, 2 wrong use, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any, NoReturn
 
 from compcodes.cli import build, demo, encode, evaluation, fit, info, search
+from compcodes.cli.common import UsageError
 from compcodes.progress import Bar
 
 __all__ = ["main"]
@@ -23,13 +24,9 @@ __all__ = ["main"]
 _FAILURES = (OSError, ValueError, TypeError, ImportError, MemoryError)
 
 
-class _UsageError(Exception):
-    """A command line that cannot be understood."""
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(f"{message} (try: {self.prog} --help)")
+        raise UsageError(f"{message} (try: {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         args = _parser().parse_args(argv)
-    except _UsageError as error:
+    except UsageError as error:
         return _fail(str(error), 2, as_json="--json" in argv)
     bar = Bar() if sys.stderr.isatty() and not args.quiet else None
     args.progress = bar
@@ -56,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (such as `head`) has enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except UsageError as error:
+        return _fail(str(error), 2, args.json, bar)
     except _FAILURES as error:
         return _fail(_message(error), 1, args.json, bar)
     return 0
@@ -63,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="compcodes", description="Compress vectors to a few bytes and find the largest inner products on them."
+        prog="compcodes",
+        description="Compress vectors to a few bytes and find the largest inner products on them.",
     )
     parser.add_argument("--version", action="version", version=f"compcodes {version('compcodes')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")

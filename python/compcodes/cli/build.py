@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from compcodes import CompositionalCodes, Index
-from compcodes.cli.common import Stopwatch, amount, check_output, duration
+from compcodes.cli.common import Stopwatch, check_output, duration, sizes
 from compcodes.data import load, load_ids
 
 NAME = "build"
@@ -45,4 +45,4 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     print(f"indexed {result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"{result['bytes_per_vector']} bytes each, {amount(result['bytes'])} in all, written to {result['index']}")
+    print(f"{sizes(result)}, written to {result['index']}")

@@ -7,8 +7,13 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Stopwatch", "amount", "check_output", "duration", "table"]
+__all__ = ["Stopwatch", "UsageError", "amount", "check_output", "duration", "sizes", "table"]
+
+
+class UsageError(Exception):
+    """A command line that makes no sense."""
 
 
 class Stopwatch:
@@ -51,10 +56,16 @@ def amount(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def sizes(result: dict[str, Any]) -> str:
+    """Say how much space the codes of a result take."""
+    return f"{result['bytes_per_vector']} bytes each, {amount(result['bytes'])} in all"
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Align columns, the first to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths)))
-        for row in rows
-    )
+    lines = []
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Show the method at work on word vectors that come with the package.
 
-20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. Some words are kept out of
-the compressed set and looked up in it.
+20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. Some words are kept
+out of the compressed set and looked up in it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,28 @@ NAME = "demo"
 _WORDS = "king paris guitar physics coffee monday"
 _HELD_OUT = 1000
 _FOUND = 1000  # answers asked of the index for each query: the width of the curves
+_RERANKED = 100  # candidates from the codes that exact inner products put in order
 _SHOWN = 6  # matches printed for each word
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
-    add("--words", nargs="+", default=_WORDS.split(), metavar="WORD", help=f"words to look up (default: {_WORDS})")
-    add("--bytes", type=int, default=8, dest="n_codebooks", metavar="M", help="bytes for a vector (default: 8)")
+    add(
+        "--words",
+        nargs="+",
+        default=_WORDS.split(),
+        metavar="WORD",
+        help=f"words to look up (default: {_WORDS})",
+    )
+    add(
+        "--bytes",
+        type=int,
+        default=8,
+        dest="n_codebooks",
+        metavar="M",
+        help="bytes for a vector (default: 8)",
+    )
     add("--output", default="demo-output", metavar="DIR", help="folder for the plot (default: demo-output)")
     add("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
 
@@ -52,6 +66,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         index.add(X, ids=database, progress=args.progress)
     with Stopwatch() as search:
         scores, ids = index.search(Q, k=_FOUND, progress=args.progress)
+    best_scores, best = index.search(Q[: len(args.words)], k=_SHOWN, rerank=X, n_candidates=_RERANKED)
     true_scores, rows = evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)
     true_ids = database[rows]
 
@@ -68,43 +83,44 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             {
                 "word": word,
                 "codes": _named(words, ids[i], scores[i]),
+                "reranked": _named(words, best[i], best_scores[i]),
                 "exact": _named(words, true_ids[i], true_scores[i]),
             }
             for i, word in enumerate(args.words)
         ],
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
-        **_draw(folder / "recall.png", ids, true_ids, f"{index.bytes_per_vector}-byte codes of {len(X):,} words"),
+        **_draw(folder / "recall.png", ids, true_ids, f"{len(X):,} words in {args.n_codebooks} bytes each"),
     }
 
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    n, before, after, seconds = (result[key] for key in ("database", "bytes_before", "bytes_per_vector", "seconds"))
-    print(f"{n:,} words as GloVe vectors of length 1, {result['dimension']} dimensions (so inner product = cosine);")
-    print(f"{result['queries']:,} more words, not among them, are the queries.\n")
-    rows = [
-        ["vectors as float32", f"{before} bytes each", amount(n * before)],
-        ["codes", f"{after} bytes each", amount(n * after)],
-        ["codebooks", "", amount(result["codebooks_bytes"])],
-    ]
-    print(table(rows))
+    n, before, after = result["database"], result["bytes_before"], result["bytes_per_vector"]
+    seconds = result["seconds"]
+    print(f"{n:,} words as {result['dimension']}-dimensional GloVe vectors, scaled to length 1 so that")
+    print(f"the inner product is the cosine. {result['queries']:,} other words are the queries.\n")
     print(
-        f"\ntrained in {duration(seconds['fit'])}, encoded in {duration(seconds['encode'])}, "
-        f"searched in {duration(seconds['search'] / result['queries'])} a query\n"
+        table(
+            [
+                ["vectors (float32)", f"{before} bytes each", amount(n * before)],
+                ["codes", f"{after} bytes each", amount(n * after)],
+                ["codebooks", "", amount(result["codebooks_bytes"])],
+            ]
+        )
     )
+    print(f"\ntrained in {duration(seconds['fit'])}, encoded in {duration(seconds['encode'])}", end=", ")
+    print(f"searched in {duration(seconds['search'] / result['queries'])} a query\n")
     for entry in result["words"]:
         exact = [name for name, _ in entry["exact"]]
-        print(f"{entry['word']}")
-        print(f"  from codes  {', '.join(name if name in exact else f'({name})' for name, _ in entry['codes'])}")
-        print(f"  exact       {', '.join(exact)}")
-    print("  (in brackets: not among the exact matches shown)\n")
+        print(entry["word"])
+        for title, key in (("codes", "codes"), ("re-ranked", "reranked"), ("exact", "exact")):
+            names = (name if name in exact else f"({name})" for name, _ in entry[key])
+            print(f"  {title:<10}", ", ".join(names))
+    print(f"\nRe-ranked: the first {_RERANKED} from the codes in the order of their exact inner products.")
+    print("In brackets: not among the exact matches shown.\n")
     print(recall_table(result["recall"]))
-    print("Each figure is the share of the true best that stand among the first so many found in the codes;")
-    print("re-ranking those with exact inner products brings them to the top.\n")
-    if result["plot"]:
-        print(f"recall curves written to {result['plot']}")
-    else:
-        print(f"no plot: {result['no_plot']}")
+    print("Each figure is the share of the true best that are among the first found in the codes.\n")
+    print(f"curves written to {result['plot']}" if result["plot"] else f"no plot: {result['no_plot']}")
 
 
 def _split(
@@ -121,7 +137,7 @@ def _split(
 
 
 def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale to length 1: raw inner products would favour words whose vectors are long, not those that are near."""
+    """Scale to length 1: raw inner products would favour words with long vectors over those that are near."""
     floats = vectors.astype(np.float32)
     unit: NDArray[np.float32] = floats / np.linalg.norm(floats, axis=1, keepdims=True)
     return unit

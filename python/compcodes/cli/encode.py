@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, amount, check_output, duration
+from compcodes.cli.common import Stopwatch, check_output, duration, sizes
 from compcodes.data import load, save
 
 NAME = "encode"
@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     parser.add_argument("vectors", help="vectors to compress")
-    parser.add_argument("-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file"
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -40,4 +42,4 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     print(f"encoded {result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"{result['bytes_per_vector']} bytes each, {amount(result['bytes'])} in all, written to {result['codes']}")
+    print(f"{sizes(result)}, written to {result['codes']}")

@@ -1,7 +1,7 @@
 """Measure the recall of an index against exact answers.
 
-recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share that is
-right after re-ranking the first P with exact inner products.
+recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share
+that is right after re-ranking the first P with exact inner products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     truth = parser.add_mutually_exclusive_group(required=True)
     truth.add_argument("--vectors", metavar="FILE", help="the database's vectors, in the order of the index")
     truth.add_argument("--truth", metavar="FILE", help="the ids of the exact answers instead, best first")
-    add("-R", type=int, nargs="+", default=[1, 10, 100], help="how many true best are sought (default: 1 10 100)")
+    add(
+        "-R",
+        type=int,
+        nargs="+",
+        default=[1, 10, 100],
+        help="how many true best are sought (default: 1 10 100)",
+    )
     add("-P", type=int, nargs="+", default=[1, 10, 100], help="among how many found (default: 1 10 100)")
     add("--plot", metavar="FILE", help="draw recall@P (.png, .svg or .pdf)")
 
@@ -42,16 +48,25 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     else:
         X = load(args.vectors)
         if len(X) != len(index):
-            raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
-        _, rows = evaluate.ground_truth(X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress)
+            raise ValueError(
+                f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same"
+            )
+        _, rows = evaluate.ground_truth(
+            X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress
+        )
         true_ids = index.ids[rows]
     with Stopwatch() as watch:
         _, ids = index.search(Q, k=max(args.P), progress=args.progress)
-    pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
+    pairs = [
+        (r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r
+    ]
     if not pairs:
-        raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
+        raise ValueError(
+            f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}"
+        )
     if args.plot is not None:
-        recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs}))).savefig(args.plot, dpi=150)
+        figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
+        figure.savefig(args.plot, dpi=150)
     return {
         "queries": len(ids),
         "vectors": len(index),
@@ -64,8 +79,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    print(f"{result['queries']:,} queries over {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes")
-    print(f"searched in {duration(result['seconds'])}")
+    print(
+        f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
+        f"for {result['queries']:,} queries in {duration(result['seconds'])}"
+    )
     print(recall_table(result["recall"]))
     if result["plot"]:
         print(f"curves written to {result['plot']}")

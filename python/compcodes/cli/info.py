@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from compcodes import CompositionalCodes, Index
-from compcodes.cli.common import amount, table
-from compcodes.data import load
-
 NAME = "info"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("file", help="a model, an index, or a file of vectors")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Open the file and describe it."""
+    return {}
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the result for people."""

@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 from compcodes import Index
-from compcodes.cli.common import Stopwatch, check_output, duration
+from compcodes.cli.common import Stopwatch, UsageError, check_output, duration
 from compcodes.data import load, save
 
 NAME = "search"
@@ -23,14 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-k", type=int, default=10, help="answers for each query (default: 10)")
     add("-o", "--output", metavar="IDS", help="write ids (queries × k) to a .npy file")
     add("--scores", metavar="FILE", help="write scores (queries × k) to a .npy file")
-    add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact inner products")
+    add(
+        "--rerank",
+        metavar="VECTORS",
+        help="the database's vectors, to re-rank candidates with exact inner products",
+    )
     add("--candidates", type=int, metavar="N", help="with --rerank: how many to re-rank for each query")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, and write the answers or return them."""
     if args.candidates is not None and args.rerank is None:
-        raise ValueError("--candidates says how many to re-rank: it needs --rerank VECTORS")
+        raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path)
@@ -47,10 +51,18 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
             save(path, array)
-    result = {"queries": len(ids), "k": args.k, "vectors": len(index), "seconds": watch.seconds, "written": outputs}
+    result = {
+        "queries": len(ids),
+        "k": args.k,
+        "vectors": len(index),
+        "seconds": watch.seconds,
+        "written": outputs,
+    }
     if args.output is None:
         # Padding has the score −inf, which JSON does not know: leave it out.
-        found = [(row, list(map(float, scores[i, : len(row)]))) for i, row in enumerate(_without_padding(ids))]
+        found = [
+            (row, list(map(float, scores[i, : len(row)]))) for i, row in enumerate(_without_padding(ids))
+        ]
         result["ids"] = [row for row, _ in found]
         result["scores"] = [row for _, row in found]
     return result

@@ -32,16 +32,16 @@ def load_parquet(path: Path) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.null_count:
-            raise ValueError(f"{path}: column {name!r} has {column.null_count} missing values")
+        if missing := column.null_count or (column.combine_chunks().flatten().null_count if lists else 0):
+            raise ValueError(f"{path}: column {name!r} has {missing} missing values")
     if not lists:
         return np.stack([column.to_numpy() for column in table.columns], axis=1)
     column = table.column(0).combine_chunks()
     lengths = np.unique(compute.list_value_length(column).to_numpy(zero_copy_only=False))
-    if len(lengths) != 1:
+    if len(lengths) > 1:
         raise ValueError(f"{path}: lists in {lists[0]!r} must have one length, found {lengths.tolist()[:5]}")
     values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
-    return values.reshape(len(column), int(lengths[0]))
+    return values.reshape(len(column), -1 if len(column) else 0)
 
 
 def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
@@ -61,7 +61,9 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
         file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
         if dataset is None:
             if len(names) != 1:
-                raise ValueError(f"{path}: choose a dataset as {path}:NAME; it holds {', '.join(names) or 'none'}")
+                raise ValueError(
+                    f"{path}: choose a dataset as {path}:NAME; it holds {', '.join(names) or 'none'}"
+                )
             dataset = names[0]
         if not isinstance(file.get(dataset), h5py.Dataset):
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
@@ -81,4 +83,6 @@ def _need(module: str, *, extra: str, path: Path) -> Any:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise ImportError(f"{path}: reading it needs {package}; run: pip install 'compcodes[{extra}]'") from None
+        raise ImportError(
+            f"{path}: reading it needs {package}; run: pip install 'compcodes[{extra}]'"
+        ) from None

@@ -28,10 +28,10 @@ def load(path: PathLike) -> NDArray[Any]:
     Parameters
     ----------
     path : str or path
-        ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one column of
-        lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5`` and ``.hdf5``
-        (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write ``file.h5:name`` to
-        choose a dataset.
+        ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one
+        column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5``
+        and ``.hdf5`` (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write
+        ``file.h5:name`` to choose a dataset.
 
     Returns
     -------
@@ -48,7 +48,9 @@ def load(path: PathLike) -> NDArray[Any]:
     """
     array = _open(path)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}")
+        raise ValueError(
+            f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}"
+        )
     return array
 
 

@@ -6,8 +6,8 @@ Each vector is its dimension d as a little-endian 32-bit integer, followed by d 
     .bvecs   4 + 1·d bytes   unsigned bytes
     .ivecs   4 + 4·d bytes   32-bit integers
 
-So the file is a matrix with a fixed stride, and the vectors are a view of it that leaves out the first four bytes of
-each row.
+So the file is a matrix with a fixed stride, and the vectors are a view of it that leaves out the first four
+bytes of each row.
 """
 
 from __future__ import annotations
@@ -49,5 +49,7 @@ def load_vecs(path: Path) -> NDArray[Any]:
         dims = np.ascontiguousarray(raw[start : start + _CHUNK, :4]).view("<i4")[:, 0]
         if wrong := np.flatnonzero(dims != d).tolist():
             bad = wrong[0]
-            raise ValueError(f"{path}: vector {start + bad} claims {dims[bad]} dimensions, the ones before it have {d}")
+            raise ValueError(
+                f"{path}: vector {start + bad} claims {dims[bad]} dimensions, the ones before it have {d}"
+            )
     return raw[:, 4:].view(value)

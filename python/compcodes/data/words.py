@@ -1,4 +1,4 @@
-"""GloVe word vectors that come with the package (Public Domain Dedication and License, see glove20k/NOTICE)."""
+"""Word vectors that come with the package, in the public domain (see glove20k/NOTICE)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def glove() -> tuple[list[str], NDArray[Any]]:
 
     Notes
     -----
-    Source: Pennington, Socher and Manning, *GloVe: Global Vectors for Word Representation*, 2014; the 6B-token,
-    100-dimensional set.
+    Source: Pennington, Socher and Manning, *GloVe: Global Vectors for Word Representation*, 2014; the
+    6B-token, 100-dimensional set.
     """
     words = (_FOLDER / "words.txt").read_text(encoding="utf-8").splitlines()
     vectors: NDArray[Any] = np.load(_FOLDER / "vectors.npy", mmap_mode="r")
