@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Literal, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 __all__ = ["Bar", "ProgressCallback", "ProgressLike", "as_callback"]
 
 ProgressCallback: TypeAlias = Callable[[str, int, int], object]
-ProgressLike: TypeAlias = ProgressCallback | Literal[True] | None
+ProgressLike: TypeAlias = ProgressCallback | bool | None
 
 _WIDTH = 30
 _LINE_EVERY = 0.1  # seconds, on a terminal, where a line replaces the last one

@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 
 __all__ = ["load_vecs"]
 
-_VALUE = {".fvecs": np.dtype("<f4"), ".bvecs": np.dtype("u1"), ".ivecs": np.dtype("<i4")}
+_VALUE: dict[str, np.dtype[Any]] = {
+    ".fvecs": np.dtype("<f4"),
+    ".bvecs": np.dtype("u1"),
+    ".ivecs": np.dtype("<i4"),
+}
 _CHUNK = 1 << 20
 
 
@@ -52,4 +56,5 @@ def load_vecs(path: Path) -> NDArray[Any]:
             raise ValueError(
                 f"{path}: vector {start + bad} claims {dims[bad]} dimensions, the ones before it have {d}"
             )
-    return raw[:, 4:].view(value)
+    vectors: NDArray[Any] = raw[:, 4:].view(value)
+    return vectors
