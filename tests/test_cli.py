@@ -66,12 +66,12 @@ def work(tmp_path, capsys):
 
 def test_fit_passes_its_options_on(work):
     found = work.json(
-        "fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 3, "--codewords", 8, "--selection", "m-selection",
-        "--encoder", "greedy", "--init", "random", "--loss", "reconstruction", "--iterations", 2, "--seed", 5, "-j", 1,
-    )  # fmt: skip
-    assert {key: found[key] for key in ("vectors", "dimension", "codebooks", "codewords", "bytes_per_vector")} == {
-        "vectors": 200, "dimension": 6, "codebooks": 3, "codewords": 8, "bytes_per_vector": 3,
-    }  # fmt: skip
+        *("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 3, "--codewords", 8, "--jobs", 1),
+        *("--selection", "m-selection", "--encoder", "greedy", "--init", "random"),
+        *("--loss", "reconstruction", "--iterations", 2, "--seed", 5),
+    )
+    sizes = [found[key] for key in ("vectors", "dimension", "codebooks", "codewords", "bytes_per_vector")]
+    assert sizes == [200, 6, 3, 8, 3]
     assert 1 <= found["iterations"] <= 2
     same = CompositionalCodes(
         n_codebooks=3, n_codewords=8, selection="m-selection", init="random", max_iter=2, random_state=5

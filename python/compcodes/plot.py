@@ -51,11 +51,13 @@ def recall_figure(
             curve = recall_curve(ids, true_ids, R=r)
             panel.plot(range(1, len(curve) + 1), curve, label=name)
         panel.set_xscale("log")
+        panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel("P, number of vectors found")
         panel.set_title("the true best" if r == 1 else f"the true best {r}")
         panel.set_ylim(0, 1.02)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("share that is found, recall@P")
-    panels[0].legend(loc="lower right")
+    if len(results) > 1:
+        panels[0].legend(loc="lower right")
     figure.suptitle(title)
     return figure

@@ -48,10 +48,10 @@ def decode(codes: Codes, codebooks: NDArray[Any]) -> Floats:
     -------
     (n, d) float64
     """
-    return sum(
-        (codebook.astype(np.float64)[codes[:, m]] for m, codebook in enumerate(codebooks)),
-        start=np.zeros((len(codes), codebooks.shape[2])),
-    )
+    total = np.zeros((len(codes), codebooks.shape[2]))
+    for m, codebook in enumerate(codebooks):
+        total += codebook[codes[:, m]]
+    return total
 
 
 def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any]) -> Floats:
@@ -128,7 +128,8 @@ def solve(A: Floats, b: Floats, previous: NDArray[Any], ridge: float) -> Floats:
 
     The paper's D = XBᵀ(BBᵀ)⁻¹ does not exist as it stands: BBᵀ is singular (see `normal_equations`). The
     proximal term makes the solution unique, leaves unused codewords where they are, and can never raise the
-    objective, because D_previous itself has no penalty. A ridge toward zero would shrink the codewords that few vectors use.
+    objective, because D_previous itself has no penalty. A ridge toward zero would shrink the codewords that
+    few vectors use.
 
     Parameters
     ----------
@@ -218,9 +219,8 @@ def tables(Q: ArrayLike, codebooks: NDArray[Any]) -> NDArray[np.float32]:
 
     They are all that a search needs to know of a query: ⟨q, x̄_n⟩ = Σ_m ⟨q, c_m[y_nm]⟩.
     """
-    return np.einsum("qd,mkd->qmk", np.asarray(Q, np.float64), codebooks.astype(np.float64)).astype(
-        np.float32
-    )
+    products: Floats = np.einsum("qd,mkd->qmk", np.asarray(Q, np.float64), codebooks.astype(np.float64))
+    return products.astype(np.float32)
 
 
 def search(
