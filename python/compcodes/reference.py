@@ -56,8 +56,8 @@ def decode(codes: Codes, codebooks: NDArray[Any]) -> Floats:
 
 def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any]) -> Floats:
     """Squared error ‖x_n − x̄_n‖² of each row, (n,) float64; their sum is the objective (Equation 3)."""
-    residual: Floats = np.asarray(X, np.float64) - decode(codes, codebooks)
-    return (residual**2).sum(axis=1)
+    squared: Floats = (np.asarray(X, np.float64) - decode(codes, codebooks)) ** 2
+    return np.asarray(squared.sum(axis=1))
 
 
 def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group") -> Codes:
