@@ -1,0 +1,5 @@
+"""``python -m compcodes`` is the command ``compcodes``."""
+
+from compcodes.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,93 @@
+"""The command ``compcodes``: one module for each subcommand, this one for what they share at the door.
+
+A subcommand's ``run(args)`` returns what it found as a dictionary, which ``--json`` prints as it is and the
+module's ``show(result)`` prints for people. Errors are one line on standard error. Exit codes: 0 done, 1 bad
+data or failure, 2 wrong use, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+from compcodes.cli import build, demo, encode, evaluation, fit, info, search
+from compcodes.cli.common import UsageError
+from compcodes.progress import Bar
+
+__all__ = ["main"]
+
+_FAILURES = (OSError, ValueError, TypeError, ImportError, MemoryError)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (try: {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (that of the process by default) and return its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        args = _parser().parse_args(argv)
+    except UsageError as error:
+        return _fail(str(error), 2, as_json="--json" in argv)
+    bar = Bar() if sys.stderr.isatty() and not args.quiet else None
+    args.progress = bar
+    try:
+        result: dict[str, Any] = args.run(args)
+        if bar:
+            bar.clear()
+        if args.json:
+            print(json.dumps(result))
+        else:
+            args.show(result)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130, args.json, bar)
+    except BrokenPipeError:
+        # The reader (such as `head`) has enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except UsageError as error:
+        return _fail(str(error), 2, args.json, bar)
+    except _FAILURES as error:
+        return _fail(_message(error), 1, args.json, bar)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="compcodes",
+        description="Compress vectors to a few bytes and find the largest inner products on them.",
+    )
+    parser.add_argument("--version", action="version", version=f"compcodes {version('compcodes')}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    for module in (demo, fit, encode, build, search, evaluation, info):
+        summary = str(module.__doc__).partition("\n")[0]
+        command = commands.add_parser(module.NAME, help=summary, description=module.__doc__)
+        command.set_defaults(run=module.run, show=module.show)
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+        command.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+        command.add_argument("-j", "--jobs", type=int, metavar="N", help="threads (default: all cores)")
+    return parser
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _fail(message: str, code: int, as_json: bool, bar: Bar | None = None) -> int:
+    if bar:
+        bar.clear()
+    if as_json:
+        print(json.dumps({"error": message}))
+    print(f"compcodes: error: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,156 @@
+"""Show the method at work on word vectors that come with the package.
+
+20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. Some words are kept
+out of the compressed set and looked up in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import CompositionalCodes, Index, evaluate
+from compcodes.cli.common import Stopwatch, amount, duration, table
+from compcodes.cli.evaluation import recall_table
+from compcodes.data import glove
+from compcodes.plot import recall_figure
+
+NAME = "demo"
+
+_WORDS = "king paris guitar physics coffee monday"
+_HELD_OUT = 1000
+_FOUND = 1000  # answers asked of the index for each query: the width of the curves
+_RERANKED = 100  # candidates from the codes that exact inner products put in order
+_SHOWN = 6  # matches printed for each word
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add = parser.add_argument
+    add(
+        "--words",
+        nargs="+",
+        default=_WORDS.split(),
+        metavar="WORD",
+        help=f"words to look up (default: {_WORDS})",
+    )
+    add(
+        "--bytes",
+        type=int,
+        default=8,
+        dest="n_codebooks",
+        metavar="M",
+        help="bytes for a vector (default: 8)",
+    )
+    add("--output", default="demo-output", metavar="DIR", help="folder for the plot (default: demo-output)")
+    add("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Train, compress, search, compare with the exact answers, and draw."""
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    words, vectors = glove()
+    queries, database = _split(words, args.words, np.random.default_rng(args.seed))
+    X, Q = _unit(vectors[database]), _unit(vectors[queries])
+
+    quantizer = CompositionalCodes(n_codebooks=args.n_codebooks, random_state=args.seed, n_jobs=args.jobs)
+    with Stopwatch() as fit:
+        quantizer.fit(X, progress=args.progress)
+    index = Index(quantizer, n_jobs=args.jobs)
+    with Stopwatch() as encode:
+        index.add(X, ids=database, progress=args.progress)
+    with Stopwatch() as search:
+        scores, ids = index.search(Q, k=_FOUND, progress=args.progress)
+    best_scores, best = index.search(Q[: len(args.words)], k=_SHOWN, rerank=X, n_candidates=_RERANKED)
+    true_scores, rows = evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)
+    true_ids = database[rows]
+
+    pairs = [(r, p) for r in (1, 10, 100) for p in (1, 10, 100, 1000) if p >= r]
+    return {
+        "database": len(X),
+        "queries": len(Q),
+        "dimension": X.shape[1],
+        "bytes_before": X.shape[1] * X.itemsize,
+        "bytes_per_vector": index.bytes_per_vector,
+        "codebooks_bytes": quantizer.codebooks_.nbytes,
+        "seconds": {"fit": fit.seconds, "encode": encode.seconds, "search": search.seconds},
+        "words": [
+            {
+                "word": word,
+                "codes": _named(words, ids[i], scores[i]),
+                "reranked": _named(words, best[i], best_scores[i]),
+                "exact": _named(words, true_ids[i], true_scores[i]),
+            }
+            for i, word in enumerate(args.words)
+        ],
+        "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
+        **_draw(folder / "recall.png", ids, true_ids, f"{len(X):,} words in {args.n_codebooks} bytes each"),
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    n, before, after = result["database"], result["bytes_before"], result["bytes_per_vector"]
+    seconds = result["seconds"]
+    print(f"{n:,} words as {result['dimension']}-dimensional GloVe vectors, scaled to length 1 so that")
+    print(f"the inner product is the cosine. {result['queries']:,} other words are the queries.\n")
+    print(
+        table(
+            [
+                ["vectors (float32)", f"{before} bytes each", amount(n * before)],
+                ["codes", f"{after} bytes each", amount(n * after)],
+                ["codebooks", "", amount(result["codebooks_bytes"])],
+            ]
+        )
+    )
+    print(f"\ntrained in {duration(seconds['fit'])}, encoded in {duration(seconds['encode'])}", end=", ")
+    print(f"searched in {duration(seconds['search'] / result['queries'])} a query\n")
+    for entry in result["words"]:
+        exact = [name for name, _ in entry["exact"]]
+        print(entry["word"])
+        for title, key in (("codes", "codes"), ("re-ranked", "reranked"), ("exact", "exact")):
+            names = (name if name in exact else f"({name})" for name, _ in entry[key])
+            print(f"  {title:<10}", ", ".join(names))
+    print(f"\nRe-ranked: the first {_RERANKED} from the codes in the order of their exact inner products.")
+    print("In brackets: not among the exact matches shown.\n")
+    print(recall_table(result["recall"]))
+    print("Each figure is the share of the true best that are among the first found in the codes.\n")
+    print(f"curves written to {result['plot']}" if result["plot"] else f"no plot: {result['no_plot']}")
+
+
+def _split(
+    words: list[str], shown: list[str], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose the rows that are queries, those of the words `shown` first, and those that are the database."""
+    position = {word: i for i, word in enumerate(words)}
+    if unknown := [word for word in shown if word not in position]:
+        raise ValueError(f"not among the {len(words):,} words: {', '.join(unknown)}")
+    first = np.array([position[word] for word in shown], np.int64)
+    others = np.setdiff1d(np.arange(len(words)), first)
+    queries = np.concatenate([first, rng.choice(others, max(_HELD_OUT - len(first), 0), replace=False)])
+    return queries, np.setdiff1d(np.arange(len(words)), queries)
+
+
+def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Scale to length 1: raw inner products would favour words with long vectors over those that are near."""
+    floats = vectors.astype(np.float32)
+    unit: NDArray[np.float32] = floats / np.linalg.norm(floats, axis=1, keepdims=True)
+    return unit
+
+
+def _named(words: list[str], ids: NDArray[np.int64], scores: NDArray[np.float32]) -> list[tuple[str, float]]:
+    return [(words[i], float(score)) for i, score in zip(ids[:_SHOWN], scores[:_SHOWN], strict=True)]
+
+
+def _draw(path: Path, ids: NDArray[np.int64], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
+    """Write the curves, or say why not: everything else is worth having without them."""
+    try:
+        recall_figure({"codes": ids}, true_ids, title=title).savefig(path, dpi=150)
+    except ImportError as error:
+        return {"plot": None, "no_plot": str(error)}
+    return {"plot": str(path)}

@@ -1,0 +1,45 @@
+"""Compress vectors to codes with a model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from compcodes import CompositionalCodes
+from compcodes.cli.common import Stopwatch, check_output, duration, sizes
+from compcodes.data import load, save
+
+NAME = "encode"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("model", help="from: compcodes fit")
+    parser.add_argument("vectors", help="vectors to compress")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file"
+    )
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Encode and write (n, M) uint8."""
+    check_output(args.output)
+    quantizer = CompositionalCodes.load(args.model)
+    quantizer.n_jobs = args.jobs
+    X = load(args.vectors)
+    with Stopwatch() as watch:
+        codes = quantizer.encode(X, progress=args.progress)
+    save(args.output, codes)
+    return {
+        "codes": args.output,
+        "vectors": len(codes),
+        "bytes_per_vector": codes.shape[1],
+        "bytes": codes.nbytes,
+        "seconds": watch.seconds,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    print(f"encoded {result['vectors']:,} vectors in {duration(result['seconds'])}")
+    print(f"{sizes(result)}, written to {result['codes']}")

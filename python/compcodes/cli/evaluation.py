@@ -1,0 +1,98 @@
+"""Measure the recall of an index against exact answers.
+
+recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share
+that is right after re-ranking the first P with exact inner products.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from compcodes import Index, evaluate
+from compcodes.cli.common import Stopwatch, check_output, duration, table
+from compcodes.data import load, load_ids
+from compcodes.plot import recall_figure
+
+NAME = "eval"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    add = parser.add_argument
+    add("index", help="from: compcodes build")
+    add("queries", help="vectors to search with")
+    truth = parser.add_mutually_exclusive_group(required=True)
+    truth.add_argument("--vectors", metavar="FILE", help="the database's vectors, in the order of the index")
+    truth.add_argument("--truth", metavar="FILE", help="the ids of the exact answers instead, best first")
+    add(
+        "-R",
+        type=int,
+        nargs="+",
+        default=[1, 10, 100],
+        help="how many true best are sought (default: 1 10 100)",
+    )
+    add("-P", type=int, nargs="+", default=[1, 10, 100], help="among how many found (default: 1 10 100)")
+    add("--plot", metavar="FILE", help="draw recall@P (.png, .svg or .pdf)")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Search, compare, and tabulate R@P for each R ≤ P."""
+    if args.plot is not None:
+        check_output(args.plot)
+    index = Index.load(args.index)
+    index.n_jobs = args.jobs
+    Q = load(args.queries)
+    if args.truth is not None:
+        true_ids = load_ids(args.truth)
+    else:
+        X = load(args.vectors)
+        if len(X) != len(index):
+            raise ValueError(
+                f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same"
+            )
+        _, rows = evaluate.ground_truth(
+            X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress
+        )
+        true_ids = index.ids[rows]
+    with Stopwatch() as watch:
+        _, ids = index.search(Q, k=max(args.P), progress=args.progress)
+    pairs = [
+        (r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r
+    ]
+    if not pairs:
+        raise ValueError(
+            f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}"
+        )
+    if args.plot is not None:
+        figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
+        figure.savefig(args.plot, dpi=150)
+    return {
+        "queries": len(ids),
+        "vectors": len(index),
+        "bytes_per_vector": index.bytes_per_vector,
+        "seconds": watch.seconds,
+        "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
+        "plot": args.plot,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    print(
+        f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
+        f"for {result['queries']:,} queries in {duration(result['seconds'])}"
+    )
+    print(recall_table(result["recall"]))
+    if result["plot"]:
+        print(f"curves written to {result['plot']}")
+
+
+def recall_table(entries: list[dict[str, Any]]) -> str:
+    """Lay out recall entries: a line for each R, a column for each P."""
+    columns = sorted({entry["P"] for entry in entries})
+    cells = {(entry["R"], entry["P"]): f"{entry['recall']:.3f}" for entry in entries}
+    rows = [["recall", *(f"first {p}" for p in columns)]]
+    for r in sorted({entry["R"] for entry in entries}):
+        rows.append([f"true best {r}" if r > 1 else "true best", *(cells.get((r, p), "") for p in columns)])
+    return table(rows)

@@ -1,0 +1,10 @@
+"""Vectors from files, and a small set of real ones.
+
+`load` reads .npy, .fvecs, .bvecs, .ivecs, .parquet and .hdf5; `save` writes .npy; `glove` is 20,000 word
+vectors that come with the package.
+"""
+
+from compcodes.data.files import load, load_ids, save
+from compcodes.data.words import glove
+
+__all__ = ["glove", "load", "load_ids", "save"]

@@ -1,0 +1,108 @@
+"""One door for all vector files: the name's ending chooses the reader."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes.data.columns import load_hdf5, load_parquet
+from compcodes.data.vecs import load_vecs
+
+__all__ = ["load", "load_ids", "save"]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+# "file.h5:dataset" names a dataset in the file. The ending keeps "C:\vectors.npy" a path.
+_WITH_DATASET = re.compile(r"(?P<path>.+\.(?:h5|hdf5)):(?P<dataset>.+)", re.IGNORECASE)
+
+
+def load(path: PathLike) -> NDArray[Any]:
+    """Open a file of vectors.
+
+    Parameters
+    ----------
+    path : str or path
+        ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one
+        column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5``
+        and ``.hdf5`` (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write
+        ``file.h5:name`` to choose a dataset.
+
+    Returns
+    -------
+    (n, d) array, read-only where it is a map
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If its content is not a set of vectors: wrong format, cut off, or not two-dimensional.
+    ImportError
+        If the format needs a package that is not installed.
+    """
+    array = _open(path)
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}"
+        )
+    return array
+
+
+def load_ids(path: PathLike) -> NDArray[np.int64]:
+    """Open a file of ids: integers, of any shape, in any format of `load`; int64 in memory."""
+    array = _open(path)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{path}: ids must be integers, found {array.dtype}")
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{path}: ids must fit 64-bit signed integers, found {array.max()}")
+    return np.array(array, np.int64)
+
+
+def save(path: PathLike, array: ArrayLike) -> None:
+    """Write an array as .npy; the file appears only when it is complete."""
+    path = Path(path)
+    if path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            np.save(file, np.asarray(array), allow_pickle=False)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _open(path: PathLike) -> NDArray[Any]:
+    name, dataset = os.fspath(path), None
+    if match := _WITH_DATASET.fullmatch(name):
+        name, dataset = match["path"], match["dataset"]
+    suffix = Path(name).suffix.lower()
+    if suffix in (".h5", ".hdf5"):
+        return load_hdf5(Path(name), dataset)
+    if suffix not in _READERS:
+        known = ", ".join((*_READERS, ".h5", ".hdf5"))
+        raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
+    return _READERS[suffix](Path(name))
+
+
+def _load_npy(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from None
+    return array
+
+
+_READERS: dict[str, Callable[[Path], NDArray[Any]]] = {
+    ".npy": _load_npy,
+    ".fvecs": load_vecs,
+    ".bvecs": load_vecs,
+    ".ivecs": load_vecs,
+    ".parquet": load_parquet,
+}
