@@ -1,1 +1,24 @@
-"""Placeholder."""
+"""Vectors in a few bytes each, and the largest inner products found on the codes.
+
+>>> import numpy as np, compcodes as cc
+>>> X = np.random.default_rng(0).normal(size=(5000, 32)).astype(np.float32)
+>>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=64).fit(X)
+>>> index = cc.Index(q).add(X)
+>>> scores, ids = index.search(X[:2], k=10)
+"""
+
+from compcodes import data, evaluate
+from compcodes._core import __version__
+from compcodes.index import Index
+from compcodes.quantizer import CompositionalCodes, NotFittedError
+from compcodes.training import normal_equations
+
+__all__ = [
+    "CompositionalCodes",
+    "Index",
+    "NotFittedError",
+    "__version__",
+    "data",
+    "evaluate",
+    "normal_equations",
+]

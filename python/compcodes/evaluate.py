@@ -6,15 +6,14 @@ It is also the share that is right after the first P are re-ranked with exact in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-
-if TYPE_CHECKING:
-    from compcodes.progress import ProgressLike
+from compcodes._arrays import as_vectors
+from compcodes.progress import ProgressLike, staged
 
 __all__ = ["ground_truth", "recall", "recall_curve"]
 
@@ -42,10 +41,9 @@ def ground_truth(
     ids : (nq, k) int64
         Rows of `X`, ties to the lower one, padded with −1.
     """
-    from compcodes.progress import as_callback
-
-    scores, ids = _core.exact_search(X, Q, k, n_jobs, as_callback(progress))
-    return scores, ids
+    X = as_vectors(X, "X")
+    Q = as_vectors(Q, "Q", X.shape[1])
+    return _core.exact_search(X, Q, k, n_jobs, staged(progress, "exact search"))
 
 
 def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> float:

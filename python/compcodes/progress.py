@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
-__all__ = ["Bar", "ProgressCallback", "ProgressLike", "as_callback"]
+__all__ = ["Bar", "ProgressCallback", "ProgressLike", "as_callback", "staged"]
 
 ProgressCallback: TypeAlias = Callable[[str, int, int], object]
 ProgressLike: TypeAlias = ProgressCallback | bool | None
@@ -37,6 +37,12 @@ def as_callback(progress: ProgressLike) -> ProgressCallback | None:
     if not callable(progress):
         raise TypeError(f"progress must be a callable(stage, done, total), True or None, got {progress!r}")
     return progress
+
+
+def staged(progress: ProgressLike, stage: str) -> Callable[[int, int], object] | None:
+    """Turn what the caller passed as `progress` into the (done, total) callback of one stage."""
+    callback = as_callback(progress)
+    return None if callback is None else lambda done, total: callback(stage, done, total)
 
 
 class Bar:

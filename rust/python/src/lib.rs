@@ -11,6 +11,13 @@ use pyo3::prelude::*;
 /// The compiled part of compcodes; use the `compcodes` package instead.
 #[pymodule(name = "_core", gil_used = true)]
 mod core {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
     #[pymodule_export]
     use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]

@@ -1,0 +1,74 @@
+"""Arguments as the arrays that the compiled core takes: no copies, and errors that name the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["as_codes", "as_ids", "as_queries", "as_vectors", "as_weights"]
+
+
+def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
+    """Look at `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
+    array = np.asarray(X)
+    if array.ndim != 2:
+        hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
+        raise ValueError(f"{name} has shape {array.shape}: want (n, d){hint}")
+    if dim is not None and array.shape[1] != dim:
+        raise ValueError(f"{name} has {array.shape[1]} dimensions, the model has {dim}")
+    return array
+
+
+def as_queries(Q: ArrayLike, dim: int) -> NDArray[np.float32]:
+    """Queries (nq, d) as float32; one query (d,) becomes (1, d)."""
+    array = np.asarray(Q)
+    if array.ndim == 1:
+        array = array[None, :]
+    array = as_vectors(array, "Q", dim)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"Q has dtype {array.dtype}: want real numbers")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
+    """Codes (n, M) as uint8; other integers are taken where they fit."""
+    array = np.asarray(codes)
+    if array.ndim != 2 or array.shape[1] != n_codebooks:
+        raise ValueError(f"codes have shape {array.shape}: want (n, {n_codebooks})")
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"codes have dtype {array.dtype}: want uint8")
+    if array.size and (array.min() < 0 or array.max() > 255):
+        raise ValueError(f"codes range from {array.min()} to {array.max()}: want 0 to 255")
+    return array.astype(np.uint8)
+
+
+def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Ids (n,) as int64."""
+    array = np.asarray(ids)
+    if array.shape != (n,):
+        raise ValueError(f"ids have shape {array.shape}: want ({n},), one for each vector")
+    if n == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"ids have dtype {array.dtype}: want int64")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"ids hold {array.max()}, which is beyond int64")
+    return array.astype(np.int64)
+
+
+def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Weights (n,) as float64: finite, not negative, not all zero."""
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weights.shape}: want ({n},), one for each row of X")
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        row = int(np.argmin(np.isfinite(weights) & (weights >= 0)))
+        raise ValueError(f"sample_weight[{row}] is {weights[row]}: want a finite number of at least 0")
+    if not weights.any():
+        raise ValueError("sample_weight is zero everywhere")
+    return weights

@@ -1,0 +1,360 @@
+"""The model: vectors to codes of a few bytes, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes.progress import ProgressLike, staged
+from compcodes.training import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CompositionalCodes", "NotFittedError"]
+
+_CHOICES = {
+    "selection": ("group", "m-selection", "m-combination"),
+    "encoder": ("greedy",),
+    "loss": ("reconstruction",),
+    "init": ("residual", "random"),
+}
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A model is used before `fit`."""
+
+
+class CompositionalCodes:
+    """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
+
+    The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
+    given and checked by `fit`.
+
+    Parameters
+    ----------
+    n_codebooks : int, default 8
+        M, 1 to 64: the bytes of a code. More are more accurate, and slower to train.
+    n_codewords : int, default 256
+        K, 2 to 256: codewords of a codebook. 256 uses the whole byte.
+    selection : {"group", "m-selection", "m-combination"}, default "group"
+        The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
+        codewords. With ``n_codebooks=1`` each of them is k-means.
+    encoder : {"greedy"}, default "greedy"
+        How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
+        smallest error.
+    loss : {"reconstruction"}, default "reconstruction"
+        What training makes small: the squared error ‖x − x̄‖².
+    init : {"residual", "random"} or (M, K, d) array, default "residual"
+        The start: residual k-means; random codes, as the paper; or codebooks of your own.
+    max_iter : int, default 25
+        The most iterations.
+    tol : float, default 1e-3
+        Training ends when an iteration lowers the objective by less than this share of it.
+    ridge : float, default 1e-3
+        Weight of the pull toward the previous codebooks in the update, as a share of the mean use of a codeword.
+    random_state : int, numpy.random.Generator or None, default 0
+        Seed. The same seed and data give the same model, for any number of threads.
+    n_jobs : int, optional
+        Threads; all cores by default, negative numbers count from there (−1 is all). The linear solve follows
+        numpy's own settings.
+
+    Attributes
+    ----------
+    codebooks_ : (M, K, d) float32
+        Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
+    history_ : list of dict
+        "iteration", "objective" (mean squared error of the training vectors, by weight) and "seconds" since the
+        beginning; the start is iteration 0. The objective never rises.
+    loss_ : dict
+        The loss that was used, by name and parameters.
+    n_features_in_ : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, compcodes as cc
+    >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)
+    >>> codes = q.encode(X)
+    >>> codes.shape, codes.dtype
+    ((2000, 4), dtype('uint8'))
+    >>> q.decode(codes).shape
+    (2000, 16)
+    """
+
+    codebooks_: NDArray[np.float32]
+    history_: list[dict[str, Any]]
+    loss_: dict[str, Any]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        n_codewords: int = 256,
+        selection: str = "group",
+        *,
+        encoder: str = "greedy",
+        loss: str = "reconstruction",
+        init: str | ArrayLike = "residual",
+        max_iter: int = 25,
+        tol: float = 1e-3,
+        ridge: float = 1e-3,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.selection = selection
+        self.encoder = encoder
+        self.loss = loss
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ridge = ridge
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: ArrayLike,
+        queries: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        progress: ProgressLike = None,
+    ) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
+            number.
+        queries : (nq, d), optional
+            Sample queries, for losses that know of them. "reconstruction" only checks them.
+        sample_weight : (n,), optional
+            Weight of each vector in the objective.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        CompositionalCodes
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError
+            A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
+        TypeError
+            An array is not of real numbers.
+        """
+        X = as_vectors(X, "X")
+        if len(X) == 0:
+            raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
+        self._check()
+        if queries is not None:
+            as_vectors(queries, "queries", X.shape[1])
+        trainer = Trainer(
+            X,
+            n_codebooks=self.n_codebooks,
+            n_codewords=self.n_codewords,
+            selection=self.selection,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            ridge=self.ridge,
+            seed=_seed(self.random_state),
+            sample_weight=None if sample_weight is None else as_weights(sample_weight, len(X)),
+            n_jobs=self.n_jobs,
+            report=staged(progress, "fit"),
+        )
+        trained = trainer.run(self._init_for(X.shape[1]))
+        self._set(trained.codebooks)
+        self.history_ = trained.history
+        self.loss_ = {"name": self.loss}
+        return self
+
+    def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
+        """Choose codes for vectors.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time.
+        progress : callable or True, optional
+            As in `fit`.
+
+        Returns
+        -------
+        (n, M) uint8
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            As in `fit`.
+        """
+        X = as_vectors(X, "X", self._fitted().shape[2])
+        return self._encoder().encode(X, self.n_jobs, staged(progress, "encode"))
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            Codes of another shape, or that name a codeword beyond K.
+        """
+        codebooks = self._fitted()
+        return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file (safetensors), replacing what is there.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        OSError
+            The file cannot be written.
+        """
+        _core.save_model(os.fspath(path), self._fitted(), self.selection, self._parameters())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CompositionalCodes:
+        """Read a model from a file that `save`, or an index, or the Rust crate wrote.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            The file is damaged, of a later version, or not one of compcodes.
+        """
+        return cls._restore(*_core.load_model(os.fspath(path)))
+
+    @classmethod
+    def _restore(cls, codebooks: NDArray[np.float32], selection: str, parameters: str) -> CompositionalCodes:
+        """Rebuild a model from what a file keeps; of unknown parameters nothing is needed to encode."""
+        M, K, _ = codebooks.shape
+        stored = json.loads(parameters)
+        known = cls().get_params().keys() - {"n_codebooks", "n_codewords", "selection"}
+        self = cls(M, K, selection, **{name: stored[name] for name in known & stored.keys()})
+        self._set(codebooks)
+        self.history_ = stored.get("history", [])
+        self.loss_ = stored.get("fitted_loss", {"name": self.loss})
+        return self
+
+    def _parameters(self) -> str:
+        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        for name in ("init", "random_state"):
+            if not isinstance(params[name], (str, int, np.integer)):
+                del params[name]
+        params |= {"history": self.history_, "fitted_loss": self.loss_}
+        return json.dumps(params, default=lambda number: number.item())
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, as scikit-learn's tools ask for them."""
+        names = CompositionalCodes.__init__.__annotations__.keys() - {"return"}
+        return {name: value for name, value in vars(self).items() if name in names}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.
+
+        Raises
+        ------
+        ValueError
+            There is no parameter of that name.
+        """
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = vars(CompositionalCodes())
+        shown = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if name in ("n_codebooks", "n_codewords", "selection") or value is not default[name]
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_cache"}
+
+    def _check(self) -> None:
+        for name, low, high in [("n_codebooks", 1, 64), ("n_codewords", 2, 256), ("max_iter", 0, None)]:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name} is {value!r}: want an integer")
+            if value < low or (high is not None and value > high):
+                limits = f"{low} to {high}" if high is not None else f"at least {low}"
+                raise ValueError(f"{name} is {value}: want {limits}")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in choices) and (
+                name != "init" or isinstance(value, str)
+            ):
+                raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
+        for name, positive in [("tol", False), ("ridge", True)]:
+            value = getattr(self, name)
+            if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
+                raise ValueError(
+                    f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0"
+                )
+        if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
+            raise ValueError(
+                f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
+            )
+
+    def _init_for(self, dim: int) -> str | NDArray[np.float32]:
+        if isinstance(self.init, str):
+            return self.init
+        codebooks = np.ascontiguousarray(self.init, dtype=np.float32)
+        want = (self.n_codebooks, self.n_codewords, dim)
+        if codebooks.shape != want:
+            raise ValueError(f"init has shape {codebooks.shape}: want {want}")
+        return codebooks
+
+    def _set(self, codebooks: NDArray[np.float32]) -> None:
+        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
+        self.codebooks_ = codebooks
+        self.n_features_in_ = codebooks.shape[2]
+
+    def _fitted(self) -> NDArray[np.float32]:
+        try:
+            return self.codebooks_
+        except AttributeError:
+            raise NotFittedError("this model is not fitted yet: call fit(X) first") from None
+
+    def _encoder(self) -> _core.Encoder:
+        """Return the encoder of the codebooks, prepared once."""
+        codebooks = self._fitted()
+        cached: tuple[Any, _core.Encoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks:
+            cached = (codebooks, _core.Encoder(codebooks, self.selection, self.n_jobs))
+            self._cache = cached
+        return cached[1]
+
+
+def _seed(random_state: int | np.random.Generator | None) -> int:
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or None")
+    if not 0 <= random_state < 2**64:
+        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
+    return int(random_state)
