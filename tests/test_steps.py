@@ -44,10 +44,9 @@ def test_greedy_codes_are_the_references(seed, n, M, K, d, selection):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_greedy_is_exact_where_float32_is(selection):
-    """Small integers, centred codebooks: all scores are exact, and so are ties."""
+    """With small integers all scores are exact, and so are ties."""
     rng = np.random.default_rng(5)
-    half = rng.integers(-4, 5, size=(3, 8, 5))
-    codebooks = np.concatenate([half, -half], axis=1).astype(np.float32)
+    codebooks = rng.integers(-4, 5, size=(3, 16, 5)).astype(np.float32)
     if selection != "group":
         codebooks[:] = codebooks[0]
     X = rng.integers(-9, 10, size=(500, 5)).astype(np.float32)
@@ -107,11 +106,13 @@ def test_improve_keeps_the_better_code_of_each_row():
 
 
 def test_a_far_origin_costs_no_accuracy():
-    """Float32 scores of vectors far from the origin would be noise, were the codebooks not centred."""
+    """Float32 scores of vectors far from the origin would be noise, were the codebooks not centred there."""
     X, codebooks = vectors(300, 8), random_model(0, 4, 16, 8, "group")
+    codebooks -= codebooks.mean(axis=1, keepdims=True)
     near = _core.Encoder(codebooks).encode(X)
-    far = _core.Encoder(codebooks + 256).encode(X + 4 * 256)
-    assert (near == far).all(axis=1).mean() > 0.97
+    for offset in (2.0**8, 2.0**13):
+        far = _core.Encoder(codebooks + offset).encode(X + 4 * offset)
+        assert (near == far).all(axis=1).mean() > 0.95
 
 
 @pytest.mark.parametrize("scale", [2.0**-120, 2.0**-60, 2.0**60, 2.0**100])
