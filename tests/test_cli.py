@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from compcodes import CompositionalCodes, cli, data, evaluate
 
 
@@ -216,11 +215,10 @@ def test_errors_are_one_line(work, monkeypatch, argv, code, message, as_json):
     "content", [b"", b"nothing that could be a model", b"\xff" * 100], ids=["empty", "text", "bytes"]
 )
 def test_files_that_are_something_else(work, content):
-    model, index = work.model(), work.index()
+    model = work.model()
     (work.folder / "odd").write_bytes(content)
     for argv in (("encode", work.path("odd"), work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", work.path("odd"), work.path("q.npy")),
-                 ("encode", index, work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", model, work.path("q.npy")),
                  ("info", work.path("odd"))):  # fmt: skip
         code, out, err = work(*argv)

@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Stopwatch", "UsageError", "amount", "check_output", "duration", "sizes", "table"]
+from compcodes import CompositionalCodes, Index
+
+__all__ = [
+    "Stopwatch",
+    "UsageError",
+    "amount",
+    "check_output",
+    "duration",
+    "load_index",
+    "load_model",
+    "sizes",
+    "table",
+]
 
 
 class UsageError(Exception):
@@ -29,6 +41,20 @@ class Stopwatch:
         self.seconds = time.perf_counter() - self._start
 
 
+def load_model(path: str, jobs: int | None) -> CompositionalCodes:
+    """Load a model; an error names the file."""
+    _check_input(path)
+    quantizer = CompositionalCodes.load(path)
+    quantizer.n_jobs = jobs
+    return quantizer
+
+
+def load_index(path: str, jobs: int | None) -> Index:
+    """Load an index; an error names the file."""
+    _check_input(path)
+    return Index.load(path, n_jobs=jobs)
+
+
 def check_output(path: str) -> None:
     """Refuse, before the work is done, a path that could not be written after it."""
     folder = Path(path).parent
@@ -38,6 +64,11 @@ def check_output(path: str) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, a file name is needed", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "the folder cannot be written to", str(folder))
+
+
+def _check_input(path: str) -> None:
+    with open(path, "rb"):
+        pass
 
 
 def duration(seconds: float) -> str:

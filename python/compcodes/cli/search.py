@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import Index
-from compcodes.cli.common import Stopwatch, UsageError, check_output, duration
+from compcodes.cli.common import Stopwatch, UsageError, check_output, duration, load_index
 from compcodes.data import load, save
 
 NAME = "search"
@@ -38,8 +37,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path)
-    index = Index.load(args.index)
-    index.n_jobs = args.jobs
+    index = load_index(args.index, args.jobs)
     Q = load(args.queries)
     options: dict[str, Any] = {}
     if args.rerank is not None:
