@@ -194,6 +194,16 @@ def test_demo_without_matplotlib_says_so(work, monkeypatch):
         (["fit", "none.npy", "-o", "m"], 1, "none.npy: No such file or directory"),
         (["fit", "x.npy", "-o", "none/m"], 1, "none: no such folder"),
         (["fit", "x.npy", "-o", "."], 1, ".: is a folder, a file name is needed"),
+        (
+            ["encode", "none", "x.npy", "-o", "c.txt"],
+            1,
+            "c.txt: the file is written as .npy, give a name that",
+        ),
+        (
+            ["eval", "i", "q.npy", "--truth", "t.npy", "--plot", "p.gif"],
+            1,
+            "p.gif: the file is written as .png or",
+        ),
         (["fit", "x.txt", "-o", "m"], 1, "x.txt: unknown kind of vector file '.txt', expected one of .npy, "),
         (["encode", "none", "x.npy", "-o", "c.npy"], 1, "none: No such file or directory"),
         (["search", "none", "q.npy"], 1, "none: No such file or directory"),

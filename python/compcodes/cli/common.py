@@ -55,8 +55,10 @@ def load_index(path: str, jobs: int | None) -> Index:
     return Index.load(path, n_jobs=jobs)
 
 
-def check_output(path: str) -> None:
+def check_output(path: str, *endings: str) -> None:
     """Refuse, before the work is done, a path that could not be written after it."""
+    if endings and Path(path).suffix.lower() not in endings:
+        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}, give a name that ends so")
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode and write (n, M) uint8."""
-    check_output(args.output)
+    check_output(args.output, ".npy")
     quantizer = load_model(args.model, args.jobs)
     X = load(args.vectors)
     with Stopwatch() as watch:

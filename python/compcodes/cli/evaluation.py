@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
     if args.plot is not None:
-        check_output(args.plot)
+        check_output(args.plot, ".png", ".svg", ".pdf")
     index = load_index(args.index, args.jobs)
     Q = load(args.queries)
     if args.truth is not None:

@@ -71,6 +71,6 @@ def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     before, after = 4 * result["dimension"], result["bytes_per_vector"]
     print(f"learned from {result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"{result['iterations']} iterations, mean squared error {result['objective']:.6g}")
+    print(f"iterations: {result['iterations']}, mean squared error: {result['objective']:.6g}")
     print(f"a vector of {before} bytes (float32) becomes {after} bytes, {before / after:.3g} times less")
     print(f"model written to {result['model']}")

@@ -55,9 +55,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    texts = {**result, "bytes": amount(result["bytes"])}
-    for name, text in texts.items():
-        print(f"{name.replace('_', ' '):<18}{f'{text:,}' if isinstance(text, int) else text}")
+    for name, value in result.items():
+        text = amount(value) if name == "bytes" else value
+        if isinstance(text, (int, float)):
+            text = f"{text:,}" if isinstance(text, int) else f"{text:.6g}"
+        print(f"{name.replace('_', ' '):<18}{text}")
 
 
 def _is_index(path: str) -> bool:

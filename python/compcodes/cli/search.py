@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
-        check_output(path)
+        check_output(path, ".npy")
     index = load_index(args.index, args.jobs)
     Q = load(args.queries)
     options: dict[str, Any] = {}
