@@ -17,10 +17,11 @@ use crate::index::Index;
 use crate::model::Model;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
 use ndarray::Array3;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -111,8 +112,8 @@ fn write(
     let (m, k, d) = model.codebooks.view().dim();
     let codebooks: Vec<u8> =
         model.codebooks.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut all = vec![("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..])];
-    all.extend(tensors);
+    let mut all = tensors;
+    all.push(("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..]));
     let sums = all.iter().map(|(name, _, _, bytes)| ((*name).to_owned(), crc32fast::hash(bytes).into()));
     entries.insert("crc32".to_owned(), Value::Object(sums.collect()));
     entries.insert("kind".to_owned(), json!(kind));
@@ -120,18 +121,34 @@ fn write(
     entries.insert("selection".to_owned(), json!(model.selection.name()));
     entries.insert("parameters".to_owned(), Value::Object(model.parameters.clone()));
     let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
-    let views = all.into_iter().map(|(name, dtype, shape, bytes)| {
-        (name, TensorView::new(dtype, shape, bytes).expect("shape and bytes agree"))
-    });
+    let header = header(metadata, &all)
+        .map_err(|reason| Error::Format { path: path.display().to_string(), reason })?;
     let temporary = Temporary::beside(path);
-    serialize_to_file(views, Some(metadata), &temporary.0).map_err(|error| match error {
-        safetensors::SafeTensorError::IoError(error) => Error::Io(error),
-        error => Error::Format { path: path.display().to_string(), reason: error.to_string() },
-    })?;
+    let mut file = BufWriter::new(OpenOptions::new().write(true).create_new(true).open(&temporary.0)?);
+    file.write_all(&header)?;
+    for (_, _, _, bytes) in all {
+        file.write_all(bytes)?;
+    }
     // On disk before it gets its name: after a crash the name never leads to half a file.
-    File::open(&temporary.0)?.sync_all()?;
+    file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
     fs::rename(&temporary.0, path)?;
     Ok(())
+}
+
+/// The length and text that a safetensors file begins with. (The library's own writer would make files that only their
+/// owner can read.)
+fn header(metadata: HashMap<String, String>, tensors: &[Tensor<'_>]) -> std::result::Result<Vec<u8>, String> {
+    let mut end = 0;
+    let infos = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let start = end;
+        end += bytes.len();
+        ((*name).to_owned(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (start, end) })
+    });
+    let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(|error| error.to_string())?;
+    let mut text = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
+    text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
+    Ok([&(text.len() as u64).to_le_bytes(), &text[..]].concat())
 }
 
 /// A file name that is removed again unless the file was renamed.

@@ -92,13 +92,15 @@ pub(super) fn shared(scores: &mut Scores<'_>, distinct: bool, codes: &mut [u8]) 
     for (scores, code) in scores.scores.chunks_mut(columns).zip(codes.chunks_mut(n_codebooks)) {
         let scores = &mut scores[..stride];
         let mut minima = lanes::minima(scores);
-        for code in code {
+        for (remaining, code) in (0..n_codebooks).rev().zip(code) {
             let k = lanes::find(scores, lanes::fold(&minima));
             *code = k as u8;
             if distinct {
                 scores[k] = f32::INFINITY;
             }
-            minima = lanes::add_minima(scores, &gram[k * columns..][..stride]);
+            if remaining > 0 {
+                minima = lanes::add_minima(scores, &gram[k * columns..][..stride]);
+            }
         }
     }
 }
