@@ -158,6 +158,12 @@ def test_info_knows_what_a_file_is(work):
     assert "index" in out
 
 
+def test_eval_without_queries_is_an_error(work):
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
+    assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
+
+
 def test_demo_finds_neighbours_and_draws(work):
     pytest.importorskip("matplotlib")
     found = work.json("demo", "--bytes", 2, "--words", "king", "monday", "--output", work.path("out/demo"))

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if bar:
             bar.clear()
         if args.json:
-            print(json.dumps(result))
+            print(json.dumps(result, allow_nan=False))
         else:
             args.show(result)
         sys.stdout.flush()

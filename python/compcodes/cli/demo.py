@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, compress, search, compare with the exact answers, and draw."""
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
     words, vectors = glove()
     queries, database = _split(words, args.words, np.random.default_rng(args.seed))
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
     X, Q = _unit(vectors[database]), _unit(vectors[queries])
 
     found = {}

@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         check_output(args.plot, ".png", ".svg", ".pdf")
     index = load_index(args.index, args.jobs)
     Q = load(args.queries)
+    if len(Q) == 0:
+        raise ValueError(f"{args.queries}: no queries to measure with")
     if args.truth is not None:
         true_ids = load_ids(args.truth)
     else:
