@@ -65,6 +65,14 @@ def test_npy_is_mapped_and_written(tmp_path):
     assert os.listdir(tmp_path) == ["a.npy"]
 
 
+def test_numbers_of_a_foreign_byte_order_become_native(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.5, 2.5]], ">f4"))
+    loaded = data.load(tmp_path / "a.npy")
+    assert loaded.dtype == np.float32
+    assert loaded.dtype.isnative
+    assert loaded.tolist() == [[1.5, 2.5]]
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.npy"
     data.save(path, [[1.0]])

@@ -31,7 +31,7 @@ def load(path: PathLike) -> NDArray[Any]:
         ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one
         column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5``
         and ``.hdf5`` (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write
-        ``file.h5:name`` to choose a dataset.
+        ``file.h5:name`` to choose a dataset. Numbers in a foreign byte order are read, and converted.
 
     Returns
     -------
@@ -51,7 +51,9 @@ def load(path: PathLike) -> NDArray[Any]:
         raise ValueError(
             f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}"
         )
-    return array
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def load_ids(path: PathLike) -> NDArray[np.int64]:
