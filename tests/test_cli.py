@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from compcodes import CompositionalCodes, cli, data, evaluate
 
 
@@ -159,6 +158,12 @@ def test_info_knows_what_a_file_is(work):
     assert "index" in out
 
 
+def test_eval_without_queries_is_an_error(work):
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
+    assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
+
+
 def test_demo_finds_neighbours_and_draws(work):
     pytest.importorskip("matplotlib")
     found = work.json("demo", "--bytes", 2, "--words", "king", "monday", "--output", work.path("out/demo"))
@@ -195,6 +200,16 @@ def test_demo_without_matplotlib_says_so(work, monkeypatch):
         (["fit", "none.npy", "-o", "m"], 1, "none.npy: No such file or directory"),
         (["fit", "x.npy", "-o", "none/m"], 1, "none: no such folder"),
         (["fit", "x.npy", "-o", "."], 1, ".: is a folder, a file name is needed"),
+        (
+            ["encode", "none", "x.npy", "-o", "c.txt"],
+            1,
+            "c.txt: the file is written as .npy, give a name that",
+        ),
+        (
+            ["eval", "i", "q.npy", "--truth", "t.npy", "--plot", "p.gif"],
+            1,
+            "p.gif: the file is written as .png or",
+        ),
         (["fit", "x.txt", "-o", "m"], 1, "x.txt: unknown kind of vector file '.txt', expected one of .npy, "),
         (["encode", "none", "x.npy", "-o", "c.npy"], 1, "none: No such file or directory"),
         (["search", "none", "q.npy"], 1, "none: No such file or directory"),
@@ -216,11 +231,10 @@ def test_errors_are_one_line(work, monkeypatch, argv, code, message, as_json):
     "content", [b"", b"nothing that could be a model", b"\xff" * 100], ids=["empty", "text", "bytes"]
 )
 def test_files_that_are_something_else(work, content):
-    model, index = work.model(), work.index()
+    model = work.model()
     (work.folder / "odd").write_bytes(content)
     for argv in (("encode", work.path("odd"), work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", work.path("odd"), work.path("q.npy")),
-                 ("encode", index, work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", model, work.path("q.npy")),
                  ("info", work.path("odd"))):  # fmt: skip
         code, out, err = work(*argv)

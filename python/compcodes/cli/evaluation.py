@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import Index, evaluate
-from compcodes.cli.common import Stopwatch, check_output, duration, table
+from compcodes import evaluate
+from compcodes.cli.common import Stopwatch, check_output, duration, load_index, table
 from compcodes.data import load, load_ids
 from compcodes.plot import recall_figure
 
@@ -39,10 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
     if args.plot is not None:
-        check_output(args.plot)
-    index = Index.load(args.index)
-    index.n_jobs = args.jobs
+        check_output(args.plot, ".png", ".svg", ".pdf")
+    index = load_index(args.index, args.jobs)
     Q = load(args.queries)
+    if len(Q) == 0:
+        raise ValueError(f"{args.queries}: no queries to measure with")
     if args.truth is not None:
         true_ids = load_ids(args.truth)
     else:
@@ -93,6 +94,8 @@ def recall_table(entries: list[dict[str, Any]]) -> str:
     columns = sorted({entry["P"] for entry in entries})
     cells = {(entry["R"], entry["P"]): f"{entry['recall']:.3f}" for entry in entries}
     rows = [["recall", *(f"first {p}" for p in columns)]]
-    for r in sorted({entry["R"] for entry in entries}):
-        rows.append([f"true best {r}" if r > 1 else "true best", *(cells.get((r, p), "") for p in columns)])
+    rows += [
+        [f"true best {r}" if r > 1 else "true best", *(cells.get((r, p), "") for p in columns)]
+        for r in sorted({entry["R"] for entry in entries})
+    ]
     return table(rows)
