@@ -1,6 +1,9 @@
 //! The one operation that is written per instruction set.
+#![allow(unsafe_code)] // to enter code compiled for an instruction set that was found
 
 use super::scalar;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
 use crate::isa::Isa;
 use crate::packed::Line;
 
@@ -19,7 +22,8 @@ impl Kernel {
     /// Marks the vectors whose byte tables sum to less than their block's limit.
     ///
     /// For every block b of `lines` (blocks × M), bit i of `hits[b]` is set if and only if
-    /// Σ_m `tables[m][code m of vector i]` < `limits[b]`. Sums are at most 66 · 255 = 16,830, so 16 bits hold them.
+    /// Σ_m `tables[m][code m of vector i]` < `limits[b]`. Limits are at most 255, so it does not matter whether sums
+    /// saturate there or go on.
     ///
     /// # Panics
     /// `limits` and `hits` are not one a block, or `lines` not M a block.
@@ -28,6 +32,12 @@ impl Kernel {
             limits.len() == hits.len() && lines.len() == hits.len() * tables.len() && tables.len() <= 257
         );
         match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe { avx512::filter(lines, tables, limits, hits) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { avx2::filter(lines, tables, limits, hits) },
             _ => scalar::filter(lines, tables, limits, hits),
         }
     }

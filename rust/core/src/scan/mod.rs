@@ -8,6 +8,10 @@
 //! into byte tables and a limit; a [`kernel`] marks, 64 vectors at a time, those that may reach the floor; these few are
 //! scored in f32 and offered to the [`TopK`]. The kernel is the only part written per instruction set.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bounds;
 mod kernel;
 mod scalar;
