@@ -29,7 +29,15 @@ fn main() {
     let builder = TableBuilder::new(&codebooks);
     let pool = |t| rayon::ThreadPoolBuilder::new().num_threads(t).build().unwrap();
     let one = pool(1);
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let (onq, ok): (usize, usize) = (
+        std::env::var("NQ").map_or(0, |v| v.parse().unwrap()),
+        std::env::var("KK").map_or(100, |v| v.parse().unwrap()),
+    );
     for isa in Isa::ALL {
+        if !only.is_empty() && isa.name() != only {
+            continue;
+        }
         let time = |pool: &rayon::ThreadPool, nq: usize, k: usize, n: usize| {
             let mut best = f64::MAX;
             let mut all = vec![];
@@ -61,7 +69,9 @@ fn main() {
                 n as f64 * nq as f64 / med / 1e9
             );
         };
-        if reps == 1 {
+        if onq > 0 {
+            time(&one, onq, ok, n);
+        } else if reps == 1 {
             time(&one, 1, 100, n);
             time(&one, 64, 100, n);
             time(&one, 1, 1000, n);

@@ -20,7 +20,7 @@ use crate::chunk;
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
-use crate::packed::{BLOCK, PackedView};
+use crate::packed::{BLOCK, Line, PackedView};
 use crate::tables::{Table, Tables};
 use crate::topk::{Key, TopK};
 use bounds::Bounds;
@@ -35,6 +35,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CALL: usize = 64;
 /// Queries that share a pass over the codes.
 const GROUP: usize = 64;
+/// Blocks in a row that a sample takes.
+const SAMPLE_RUN: usize = 8;
 /// Blocks below which it does not pay to split the codes between threads.
 const MIN_SEGMENT: usize = 256;
 
@@ -70,30 +72,77 @@ pub fn search(
     let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
     let n_queries = tables.n_queries();
     let counter = Counter::new(monitor, codes.len() as u64 * n_queries as u64);
+    let plan = Plan { codes, tables, k: k.min(codes.len()), kernel };
 
-    let (segments, groups) = split(codes.n_blocks(), n_queries, rayon::current_num_threads());
-    let tasks: Vec<_> =
-        groups.iter().flat_map(|group| segments.iter().map(move |blocks| (group, blocks))).collect();
-    let parts = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
-        let scanners =
-            group.clone().map(|query| Scanner::new(codes, tables.query(query), k.min(codes.len()), kernel));
-        scan(scanners.collect(), blocks.clone(), &counter)
-    });
-    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let queries: Vec<usize> = (0..n_queries).collect();
+    let mut found = plan.run(&queries, true, &counter)?;
+    // A guess that was too high: hardly ever (see `guess`).
+    let missed: Vec<usize> = queries.into_iter().filter(|&query| found[query].len() < plan.k).collect();
+    if !missed.is_empty() {
+        let again = plan.run(&missed, false, &Counter::new(monitor, 0))?;
+        missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
+    }
 
     let mut hits = Hits {
         scores: Array2::from_elem((n_queries, k), f32::NEG_INFINITY),
         positions: Array2::from_elem((n_queries, k), -1),
     };
-    let found = parts.chunks(segments.len()).flat_map(merge);
     for ((found, mut scores), mut positions) in
-        found.zip(hits.scores.rows_mut()).zip(hits.positions.rows_mut())
+        found.iter().zip(hits.scores.rows_mut()).zip(hits.positions.rows_mut())
     {
-        for ((key, score), position) in found.into_sorted().into_iter().zip(&mut scores).zip(&mut positions) {
+        for ((key, score), position) in found.iter().zip(&mut scores).zip(&mut positions) {
             (*score, *position) = (key.score(), key.position().into());
         }
     }
     Ok(hits)
+}
+
+/// What is the same for all queries of a search.
+struct Plan<'a> {
+    codes: PackedView<'a>,
+    tables: &'a Tables,
+    k: usize,
+    kernel: Kernel,
+}
+
+impl Plan<'_> {
+    /// The at most k best of each of `queries`, sorted. With `guess`, fewer than k where the guess was too high.
+    fn run(&self, queries: &[usize], guess: bool, counter: &Counter<'_>) -> Result<Vec<Vec<Key>>> {
+        let (segments, groups) = split(self.codes.n_blocks(), queries.len(), rayon::current_num_threads());
+        let tasks = groups.iter().flat_map(|group| segments.iter().map(move |blocks| (group, blocks)));
+        let tasks: Vec<_> = tasks.collect();
+        let parts = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
+            let scanners = queries[group.clone()].iter().map(|&query| {
+                let floor =
+                    if guess { guess_floor(self, query, 32 * segments.len()) } else { f32::NEG_INFINITY };
+                Scanner::new(self.codes, self.tables.query(query), self.k, floor, self.kernel)
+            });
+            scan(scanners.collect(), blocks.clone(), counter)
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        Ok(parts.chunks(segments.len()).flat_map(merge).collect())
+    }
+}
+
+/// A score that the k best most likely reach: the floor to start with.
+///
+/// From a sample of 1 / `share` of the codes. If it is too high, then more than `rank` of the k best were in the
+/// sample, where k / share are expected; `rank` is four standard deviations and some more above that.
+/// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
+fn guess_floor(plan: &Plan<'_>, query: usize, share: usize) -> f32 {
+    let expected = plan.k as f64 / share as f64;
+    let rank = (expected + 4.0 * expected.sqrt() + 4.0).ceil() as usize;
+    let n_blocks = plan.codes.n_blocks();
+    // Too few to choose from, or nothing to gain.
+    if rank * 4 > plan.k || n_blocks * BLOCK < 8 * rank * share {
+        return f32::NEG_INFINITY;
+    }
+    let mut sample = Scanner::new(plan.codes, plan.tables.query(query), rank, f32::NEG_INFINITY, plan.kernel);
+    for start in (0..n_blocks).step_by(SAMPLE_RUN * share) {
+        sample.scan(start..n_blocks.min(start + SAMPLE_RUN));
+    }
+    sample.found.settle();
+    sample.found.floor().unwrap_or(f32::NEG_INFINITY)
 }
 
 /// Ranges of blocks and of queries; each thread takes one of each at a time.
@@ -112,19 +161,27 @@ fn ranges(n: usize, size: usize) -> Vec<Range<usize>> {
     starts.map(|start| start..n.min(start + size)).collect()
 }
 
-/// The best of each query over all segments.
-fn merge(segments: &[Vec<TopK>]) -> Vec<TopK> {
-    let (first, rest) = segments.split_first().expect("at least one segment");
-    let mut found = first.clone();
-    for segment in rest {
-        found.iter_mut().zip(segment).for_each(|(found, other)| found.merge(other.clone()));
-    }
-    found
+/// The best of each query over all segments, sorted.
+fn merge(segments: &[Vec<Scanner<'_>>]) -> Vec<Vec<Key>> {
+    let queries = 0..segments[0].len();
+    let best = queries.map(|query| {
+        let mut found = TopK::new(segments[0][query].k);
+        segments.iter().for_each(|segment| found.merge(&segment[query].found));
+        let mut found = found.into_sorted();
+        // Below the guess, vectors were skipped.
+        found.truncate(found.partition_point(|key| key.score() >= segments[0][query].guess));
+        found
+    });
+    best.collect()
 }
 
 /// Takes all scanners over `blocks`, chunk by chunk.
-fn scan(mut scanners: Vec<Scanner<'_>>, blocks: Range<usize>, counter: &Counter<'_>) -> Result<Vec<TopK>> {
-    let Some(first) = scanners.first() else { return Ok(Vec::new()) };
+fn scan<'a>(
+    mut scanners: Vec<Scanner<'a>>,
+    blocks: Range<usize>,
+    counter: &Counter<'_>,
+) -> Result<Vec<Scanner<'a>>> {
+    let Some(first) = scanners.first() else { return Ok(scanners) };
     let codes = first.codes;
     let rows = chunk::rows(CHUNK_BYTES / codes.n_columns());
     for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
@@ -133,14 +190,17 @@ fn scan(mut scanners: Vec<Scanner<'_>>, blocks: Range<usize>, counter: &Counter<
         let rows = (chunk.end * BLOCK).min(codes.len()).saturating_sub(chunk.start * BLOCK);
         counter.add((rows * scanners.len()) as u64)?;
     }
-    Ok(scanners.into_iter().map(|scanner| scanner.found).collect())
+    Ok(scanners)
 }
 
-/// One query on its way over the codes, in order of position.
+/// One query on its way over the codes.
 struct Scanner<'a> {
     codes: PackedView<'a>,
     tables: &'a [Table],
     kernel: Kernel,
+    k: usize,
+    /// Vectors that score less need not be found.
+    guess: f32,
     /// `None`: every vector is scored.
     bounds: Option<Bounds>,
     found: TopK,
@@ -149,40 +209,53 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    fn new(codes: PackedView<'a>, tables: &'a [Table], k: usize, kernel: Kernel) -> Self {
-        Self { codes, tables, kernel, bounds: Bounds::new(tables), found: TopK::new(k), seen: 0 }
+    fn new(codes: PackedView<'a>, tables: &'a [Table], k: usize, guess: f32, kernel: Kernel) -> Self {
+        Self { codes, tables, kernel, k, guess, bounds: Bounds::new(tables), found: TopK::new(k), seen: 0 }
+    }
+
+    /// The score that a vector must reach, if anything is known of it.
+    fn floor(&mut self) -> Option<f32> {
+        self.found.settle();
+        let floor = self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess);
+        (floor > f32::NEG_INFINITY).then_some(floor)
     }
 
     fn scan(&mut self, mut blocks: Range<usize>) {
         while !blocks.is_empty() {
-            // At first the floor rises fast: look at it often.
-            let end = blocks.end.min(blocks.start + (self.seen / 4).clamp(1, CALL));
-            let call = blocks.start..end;
-            self.found.settle();
-            match (&mut self.bounds, self.found.floor()) {
+            let floor = self.floor();
+            // Without a guess the floor rises fast at first: look at it often.
+            let size = if self.guess > f32::NEG_INFINITY { CALL } else { (self.seen / 4).clamp(1, CALL) };
+            let call = blocks.start..blocks.end.min(blocks.start + size);
+            match (&mut self.bounds, floor) {
                 (Some(bounds), Some(floor)) => {
                     let limit = bounds.limit(self.tables, floor);
                     let mut hits = [0; CALL];
                     let hits = &mut hits[..call.len()];
                     let lines = self.codes.lines(call.clone());
                     self.kernel.filter(lines, bounds.bytes(), &[limit; CALL][..call.len()], hits);
-                    self.score_hits(call, hits);
+                    self.score_hits(call.start, lines, hits);
                 }
-                _ => self.score_all(call),
+                _ => self.score_all(call.clone()),
             }
-            self.seen += end - blocks.start;
-            blocks.start = end;
+            self.seen += call.len();
+            blocks.start = call.end;
         }
     }
 
-    fn score_hits(&mut self, blocks: Range<usize>, hits: &[u64]) {
-        for (block, &hits) in blocks.zip(hits) {
-            let mut hits = hits & self.filled(block);
+    /// Scores the vectors marked in `hits`, one a block from block `first` on; `lines` are those blocks'.
+    fn score_hits(&mut self, first: usize, lines: &[Line], hits: &mut [u64]) {
+        if let Some(last) = hits.last_mut() {
+            *last &= self.filled(first + lines.len() / self.tables.len() - 1);
+        }
+        for (block, (&mut hits, lines)) in
+            hits.iter_mut().zip(lines.chunks_exact(self.tables.len())).enumerate()
+        {
+            let mut hits = hits;
             while hits != 0 {
                 let lane = hits.trailing_zeros() as usize;
                 hits &= hits - 1;
-                let score = scalar::score_lane(self.codes.lines(block..block + 1), self.tables, lane);
-                self.found.push(Key::new(score, (block * BLOCK + lane) as u32));
+                let score = scalar::score_lane(lines, self.tables, lane);
+                self.found.push(Key::new(score, ((first + block) * BLOCK + lane) as u32));
             }
         }
     }
