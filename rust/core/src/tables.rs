@@ -180,23 +180,27 @@ impl TableBuilder {
     }
 }
 
-/// Inner products of `Q` queries, one after the other, with the codewords of a strip.
+/// Inner products of `Q` queries (Q, d), one after the other, with the codewords of a strip.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 fn products<const Q: usize>(strip: &[Strip], queries: &[f32]) -> [Strip; Q] {
     let dim = strip.len();
     let mut sums = [[0.0; STRIP]; Q];
     for (span, rows) in strip.chunks(SPAN).enumerate() {
         let queries: [&[f32]; Q] = std::array::from_fn(|q| &queries[q * dim + span * SPAN..][..rows.len()]);
         let mut partial = [[0.0; STRIP]; Q];
+        // Counting loops over arrays: written with iterators, these were not vectorised and 20 times slower.
         for (j, row) in rows.iter().enumerate() {
-            for (partial, query) in partial.iter_mut().zip(queries) {
-                for (sum, value) in partial.iter_mut().zip(row) {
-                    *sum += query[j] * value;
+            for q in 0..Q {
+                for k in 0..STRIP {
+                    partial[q][k] += queries[q][j] * row[k];
                 }
             }
         }
-        for (sum, partial) in sums.as_flattened_mut().iter_mut().zip(partial.as_flattened()) {
-            *sum += partial;
+        for q in 0..Q {
+            for k in 0..STRIP {
+                sums[q][k] += partial[q][k];
+            }
         }
     }
     sums

@@ -71,7 +71,7 @@ impl Bounds {
             self.step = (lack / FRESH_LIMIT * (1.0 + 1e-9)).max(MIN_STEP);
             self.quantize(tables);
         }
-        let limit = (lack / self.step + M_SLACK).floor() as u16 + 1;
+        let limit = (lack / self.step + M_SLACK) as u16 + 1; // rounds down
         assert!(limit <= 255, "limit {limit}: a saturated sum must not pass");
         limit
     }
