@@ -10,6 +10,10 @@ use std::arch::x86_64::*;
 
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
 const GROUP: usize = 8;
+/// How far ahead, in lines, codes are asked for, at least: the kernel goes from block to block for each table, which
+/// the hardware does not foresee. One query over 10⁶ codes: 16 bytes 345 → 257 µs, 32 bytes 1330 → 940 µs; over
+/// 16 · 10⁶ codes of 8 bytes 6.6 → 3.9 ms.
+const AHEAD: usize = 128;
 
 /// See [`Kernel::filter`](super::kernel::Kernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
@@ -37,12 +41,15 @@ fn filter_blocks<const N: usize>(
     hits: &mut [u64; N],
 ) {
     let m = tables.len();
+    assert!(lines.len() == N * m);
     let mut sums = [_mm512_setzero_si512(); N];
     for (column, table) in tables.iter().enumerate() {
         let [t0, t1, t2, t3]: [Line; 4] = *table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
         let (t0, t1, t2, t3) = (load(&t0), load(&t1), load(&t2), load(&t3));
         for (block, sum) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
+            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
+            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             let low = _mm512_permutex2var_epi8(t0, codes, t1);
             let high = _mm512_permutex2var_epi8(t2, codes, t3);
             let values = _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high);
