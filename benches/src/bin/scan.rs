@@ -60,7 +60,7 @@ fn main() {
                 time(|| {
                     let first = batches.next().expect("at least nq queries") * nq;
                     let tables = builder.tables(queries.slice(s![first..first + nq, ..]), isa).unwrap();
-                    scan::search(view, &tables, k, isa, &()).unwrap()
+                    scan::search(view, &tables, k, scan::Options::default(), isa, &()).unwrap()
                 })
             });
             let rate = (n * nq) as f64 / median.as_secs_f64() / 1e9;

@@ -19,7 +19,7 @@ const AHEAD: usize = 128;
 
 /// See [`Kernel::filter`](super::kernel::Kernel::filter).
 #[target_feature(enable = "avx2")]
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u16], hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
     let m = tables.len();
     let groups = lines.chunks(GROUP * m).zip(limits.chunks(GROUP));
     for ((lines, limits), hits) in groups.zip(hits.chunks_mut(GROUP)) {

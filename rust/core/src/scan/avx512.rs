@@ -17,7 +17,7 @@ const AHEAD: usize = 128;
 
 /// See [`Kernel::filter`](super::kernel::Kernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u16], hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
     let m = tables.len();
     let (groups, rest) = hits.as_chunks_mut::<GROUP>();
     let (limit_groups, rest_limits) = limits.as_chunks::<GROUP>();
@@ -37,7 +37,7 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u16], hits:
 fn filter_blocks<const N: usize>(
     lines: &[Line],
     tables: &[[u8; 256]],
-    limits: &[u16; N],
+    limits: &[u8; N],
     hits: &mut [u64; N],
 ) {
     let m = tables.len();

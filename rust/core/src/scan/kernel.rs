@@ -22,12 +22,12 @@ impl Kernel {
     /// Marks the vectors whose byte tables sum to less than their block's limit.
     ///
     /// For every block b of `lines` (blocks × M), bit i of `hits[b]` is set if and only if
-    /// Σ_m `tables[m][code m of vector i]` < `limits[b]`. Limits are at most 255, so it does not matter whether sums
-    /// saturate there or go on.
+    /// Σ_m `tables[m][code m of vector i]` < `limits[b]`. A limit is at most 255: it does not matter whether sums saturate
+    /// there or go on.
     ///
     /// # Panics
     /// `limits` and `hits` are not one a block, or `lines` not M a block.
-    pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limits: &[u16], hits: &mut [u64]) {
+    pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
         assert!(
             limits.len() == hits.len() && lines.len() == hits.len() * tables.len() && tables.len() <= 257
         );

@@ -1,13 +1,14 @@
-//! The search: the k largest table sums of each query over all packed codes.
+//! The search: the k largest scores of each query over all packed codes.
 //!
 //! **What is returned** is defined to the bit, whatever the instruction set, number of threads, batch or chunk size:
 //! the k best by score descending, then position ascending, where a score is the sum of f32 table entries added in the
-//! order m = 0 … M−1, from 0; NaN counts as −∞.
+//! order m = 0 … M−1, from 0, times the scale and plus the bias if there are any; NaN counts as −∞.
 //!
 //! **How.** Each query keeps the k best so far and with them a floor. [`bounds`] turns the floor and the query's tables
 //! into byte tables and a limit; a [`kernel`] marks, 64 vectors at a time, those that may reach the floor; these few are
-//! scored in f32 and offered to the [`TopK`]. The kernel is the only part written per instruction set.
+//! scored in f32 ([`score`]) and offered to the top k. The kernel is the only part written per instruction set.
 
+mod adjust;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -15,24 +16,27 @@ mod avx512;
 mod bounds;
 mod kernel;
 mod scalar;
+mod scanner;
+mod score;
+
+pub use adjust::{Adjust, Levels, levels_above};
 
 use crate::chunk;
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
-use crate::packed::{BLOCK, Line, PackedView};
-use crate::tables::{Table, Tables};
+use crate::packed::{BLOCK, PackedView};
+use crate::tables::Tables;
 use crate::topk::{Key, TopK};
-use bounds::Bounds;
 use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
+use scanner::Scanner;
+use score::Scorer;
 use std::ops::Range;
 
 /// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Blocks given to the kernel at once, between two looks at the floor.
-const CALL: usize = 64;
 /// Queries that share a pass over the codes.
 const GROUP: usize = 64;
 /// Blocks in a row that a sample takes.
@@ -49,31 +53,33 @@ pub struct Hits {
     pub positions: Array2<i64>,
 }
 
+/// What a search takes into account beside codes and tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The vectors to search: bit i of word b stands for vector 64 b + i; as many words as the codes have blocks.
+    pub allowed: Option<&'a [u64]>,
+    /// Scale and bias of the vectors.
+    pub adjust: Adjust<'a>,
+}
+
 /// Finds the `k` best of `codes` for each query of `tables`, on the threads of the current rayon pool.
 ///
 /// `monitor` hears of vectors × queries, once a chunk.
 ///
 /// # Errors
-/// `codes` and `tables` are of another M, this machine lacks `isa`, or the monitor stops the search.
+/// `codes` are not of as many columns as `tables` and options ask for, an option is of another length or value than
+/// said there, this machine lacks `isa`, or the monitor stops the search.
 pub fn search(
     codes: PackedView<'_>,
     tables: &Tables,
     k: usize,
+    options: Options<'_>,
     isa: Isa,
     monitor: &dyn Monitor,
 ) -> Result<Hits> {
-    if codes.n_columns() != tables.n_tables() {
-        return Err(invalid!(
-            "codes have {} columns, there are {} tables",
-            codes.n_columns(),
-            tables.n_tables()
-        ));
-    }
-    let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
+    let plan = Plan::new(codes, tables, k, options, isa)?;
     let n_queries = tables.n_queries();
     let counter = Counter::new(monitor, codes.len() as u64 * n_queries as u64);
-    let plan = Plan { codes, tables, k: k.min(codes.len()), kernel };
-
     let queries: Vec<usize> = (0..n_queries).collect();
     let mut found = plan.run(&queries, true, &counter)?;
     // A guess that was too high: hardly ever (see `guess`).
@@ -87,9 +93,8 @@ pub fn search(
         scores: Array2::from_elem((n_queries, k), f32::NEG_INFINITY),
         positions: Array2::from_elem((n_queries, k), -1),
     };
-    for ((found, mut scores), mut positions) in
-        found.iter().zip(hits.scores.rows_mut()).zip(hits.positions.rows_mut())
-    {
+    let rows = hits.scores.rows_mut().into_iter().zip(hits.positions.rows_mut());
+    for (found, (mut scores, mut positions)) in found.iter().zip(rows) {
         for ((key, score), position) in found.iter().zip(&mut scores).zip(&mut positions) {
             (*score, *position) = (key.score(), key.position().into());
         }
@@ -101,48 +106,122 @@ pub fn search(
 struct Plan<'a> {
     codes: PackedView<'a>,
     tables: &'a Tables,
-    k: usize,
+    options: Options<'a>,
     kernel: Kernel,
+    /// Vectors to search.
+    n: usize,
+    /// At most n.
+    k: usize,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    fn new(
+        codes: PackedView<'a>,
+        tables: &'a Tables,
+        k: usize,
+        options: Options<'a>,
+        isa: Isa,
+    ) -> Result<Self> {
+        let (m, extra) = (tables.n_tables(), options.adjust.n_columns());
+        if codes.n_columns() != m + extra {
+            let columns = codes.n_columns();
+            return Err(invalid!(
+                "codes have {columns} columns: want {m} for the tables and {extra} for scale and bias"
+            ));
+        }
+        options.adjust.check(codes)?;
+        let n = match options.allowed {
+            Some(allowed) if allowed.len() != codes.n_blocks() => {
+                let (words, blocks) = (allowed.len(), codes.n_blocks());
+                return Err(invalid!(
+                    "allowed has {words} words of 64 vectors, the codes have {blocks} blocks"
+                ));
+            }
+            Some(allowed) => {
+                let beyond = allowed.len() * BLOCK - codes.len();
+                let in_last = allowed.last().map_or(0, |&last| beyond_bits(last, beyond));
+                allowed.iter().map(|word| word.count_ones() as usize).sum::<usize>() - in_last
+            }
+            None => codes.len(),
+        };
+        let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
+        Ok(Self { codes, tables, options, kernel, n, k: k.min(n) })
+    }
+
     /// The at most k best of each of `queries`, sorted. With `guess`, fewer than k where the guess was too high.
     fn run(&self, queries: &[usize], guess: bool, counter: &Counter<'_>) -> Result<Vec<Vec<Key>>> {
         let (segments, groups) = split(self.codes.n_blocks(), queries.len(), rayon::current_num_threads());
         let tasks = groups.iter().flat_map(|group| segments.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
         let parts = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
-            let scanners = queries[group.clone()].iter().map(|&query| {
-                let floor =
-                    if guess { guess_floor(self, query, 32 * segments.len()) } else { f32::NEG_INFINITY };
-                Scanner::new(self.codes, self.tables.query(query), self.k, floor, self.kernel)
+            let queries = queries[group.clone()].iter().map(|&query| {
+                let floor = if guess { self.guess(query, 32 * segments.len()) } else { f32::NEG_INFINITY };
+                (self.scanner(query, self.k, floor), floor)
             });
-            scan(scanners.collect(), blocks.clone(), counter)
+            let (mut scanners, floors): (Vec<_>, Vec<_>) = queries.unzip();
+            self.scan(&mut scanners, blocks.clone(), counter)?;
+            Ok(scanners.into_iter().map(|scanner| scanner.found).zip(floors).collect())
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        Ok(parts.chunks(segments.len()).flat_map(merge).collect())
+        Ok(parts.chunks(segments.len()).flat_map(|segments| self.merge(segments)).collect())
+    }
+
+    fn scanner(&self, query: usize, k: usize, guess: f32) -> Scanner<'a> {
+        let scorer = Scorer { tables: self.tables.query(query), adjust: self.options.adjust };
+        Scanner::new(self.codes, self.options.allowed, scorer, self.kernel, k, guess)
+    }
+
+    /// A score that the k best most likely reach: the floor to start with.
+    ///
+    /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
+    /// where k / share are expected; `rank` is four standard deviations and some more above that.
+    /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
+    fn guess(&self, query: usize, share: usize) -> f32 {
+        let expected = self.k as f64 / share as f64;
+        let rank = (expected + 4.0 * expected.sqrt() + 4.0).ceil() as usize;
+        // Nothing to gain, or too few to choose from.
+        if rank * 4 > self.k || self.n < 8 * rank * share {
+            return f32::NEG_INFINITY;
+        }
+        let mut sample = self.scanner(query, rank, f32::NEG_INFINITY);
+        let n_blocks = self.codes.n_blocks();
+        for start in (0..n_blocks).step_by(SAMPLE_RUN * share) {
+            sample.scan(start..n_blocks.min(start + SAMPLE_RUN));
+        }
+        sample.found.settle();
+        sample.found.floor().unwrap_or(f32::NEG_INFINITY)
+    }
+
+    /// Takes all scanners over `blocks`, chunk by chunk.
+    fn scan(&self, scanners: &mut [Scanner<'_>], blocks: Range<usize>, counter: &Counter<'_>) -> Result<()> {
+        let rows = chunk::rows(CHUNK_BYTES / self.codes.n_columns());
+        for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
+            let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
+            scanners.iter_mut().for_each(|scanner| scanner.scan(chunk.clone()));
+            let rows = (chunk.end * BLOCK).min(self.codes.len()).saturating_sub(chunk.start * BLOCK);
+            counter.add((rows * scanners.len()) as u64)?;
+        }
+        Ok(())
+    }
+
+    /// The best of each query over all segments, sorted. Each segment brings what it found of each query, and the guess.
+    fn merge(&self, segments: &[Vec<(TopK, f32)>]) -> Vec<Vec<Key>> {
+        let queries = 0..segments[0].len();
+        let best = queries.map(|query| {
+            let mut found = TopK::new(self.k);
+            segments.iter().for_each(|segment| found.merge(&segment[query].0));
+            let mut found = found.into_sorted();
+            // Below the guess, vectors were skipped.
+            found.truncate(found.partition_point(|key| key.score() >= segments[0][query].1));
+            found
+        });
+        best.collect()
     }
 }
 
-/// A score that the k best most likely reach: the floor to start with.
-///
-/// From a sample of 1 / `share` of the codes. If it is too high, then more than `rank` of the k best were in the
-/// sample, where k / share are expected; `rank` is four standard deviations and some more above that.
-/// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
-fn guess_floor(plan: &Plan<'_>, query: usize, share: usize) -> f32 {
-    let expected = plan.k as f64 / share as f64;
-    let rank = (expected + 4.0 * expected.sqrt() + 4.0).ceil() as usize;
-    let n_blocks = plan.codes.n_blocks();
-    // Too few to choose from, or nothing to gain.
-    if rank * 4 > plan.k || n_blocks * BLOCK < 8 * rank * share {
-        return f32::NEG_INFINITY;
-    }
-    let mut sample = Scanner::new(plan.codes, plan.tables.query(query), rank, f32::NEG_INFINITY, plan.kernel);
-    for start in (0..n_blocks).step_by(SAMPLE_RUN * share) {
-        sample.scan(start..n_blocks.min(start + SAMPLE_RUN));
-    }
-    sample.found.settle();
-    sample.found.floor().unwrap_or(f32::NEG_INFINITY)
+/// How many of the upper `beyond` bits of a word are set.
+fn beyond_bits(word: u64, beyond: usize) -> usize {
+    word.checked_shr((BLOCK - beyond) as u32).unwrap_or(0).count_ones() as usize
 }
 
 /// Ranges of blocks and of queries; each thread takes one of each at a time.
@@ -159,129 +238,6 @@ fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usiz
 fn ranges(n: usize, size: usize) -> Vec<Range<usize>> {
     let starts = (0..n.max(1)).step_by(size.max(1));
     starts.map(|start| start..n.min(start + size)).collect()
-}
-
-/// The best of each query over all segments, sorted.
-fn merge(segments: &[Vec<Scanner<'_>>]) -> Vec<Vec<Key>> {
-    let queries = 0..segments[0].len();
-    let best = queries.map(|query| {
-        let mut found = TopK::new(segments[0][query].k);
-        segments.iter().for_each(|segment| found.merge(&segment[query].found));
-        let mut found = found.into_sorted();
-        // Below the guess, vectors were skipped.
-        found.truncate(found.partition_point(|key| key.score() >= segments[0][query].guess));
-        found
-    });
-    best.collect()
-}
-
-/// Takes all scanners over `blocks`, chunk by chunk.
-fn scan<'a>(
-    mut scanners: Vec<Scanner<'a>>,
-    blocks: Range<usize>,
-    counter: &Counter<'_>,
-) -> Result<Vec<Scanner<'a>>> {
-    let Some(first) = scanners.first() else { return Ok(scanners) };
-    let codes = first.codes;
-    let rows = chunk::rows(CHUNK_BYTES / codes.n_columns());
-    for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
-        let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
-        scanners.iter_mut().for_each(|scanner| scanner.scan(chunk.clone()));
-        let rows = (chunk.end * BLOCK).min(codes.len()).saturating_sub(chunk.start * BLOCK);
-        counter.add((rows * scanners.len()) as u64)?;
-    }
-    Ok(scanners)
-}
-
-/// One query on its way over the codes.
-struct Scanner<'a> {
-    codes: PackedView<'a>,
-    tables: &'a [Table],
-    kernel: Kernel,
-    k: usize,
-    /// Vectors that score less need not be found.
-    guess: f32,
-    /// `None`: every vector is scored.
-    bounds: Option<Bounds>,
-    found: TopK,
-    /// Blocks seen.
-    seen: usize,
-}
-
-impl<'a> Scanner<'a> {
-    fn new(codes: PackedView<'a>, tables: &'a [Table], k: usize, guess: f32, kernel: Kernel) -> Self {
-        Self { codes, tables, kernel, k, guess, bounds: Bounds::new(tables), found: TopK::new(k), seen: 0 }
-    }
-
-    /// The score that a vector must reach, if anything is known of it.
-    fn floor(&mut self) -> Option<f32> {
-        self.found.settle();
-        let floor = self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess);
-        (floor > f32::NEG_INFINITY).then_some(floor)
-    }
-
-    fn scan(&mut self, mut blocks: Range<usize>) {
-        while !blocks.is_empty() {
-            let floor = self.floor();
-            // Without a guess the floor rises fast at first: look at it often.
-            let size = if self.guess > f32::NEG_INFINITY { CALL } else { (self.seen / 4).clamp(1, CALL) };
-            let call = blocks.start..blocks.end.min(blocks.start + size);
-            match (&mut self.bounds, floor) {
-                (Some(bounds), Some(floor)) => {
-                    let limit = bounds.limit(self.tables, floor);
-                    let mut hits = [0; CALL];
-                    let hits = &mut hits[..call.len()];
-                    let lines = self.codes.lines(call.clone());
-                    self.kernel.filter(lines, bounds.bytes(), &[limit; CALL][..call.len()], hits);
-                    self.score_hits(call.start, lines, hits);
-                }
-                _ => self.score_all(call.clone()),
-            }
-            self.seen += call.len();
-            blocks.start = call.end;
-        }
-    }
-
-    /// Scores the vectors marked in `hits`, one a block from block `first` on; `lines` are those blocks'.
-    fn score_hits(&mut self, first: usize, lines: &[Line], hits: &mut [u64]) {
-        if let Some(last) = hits.last_mut() {
-            *last &= self.filled(first + lines.len() / self.tables.len() - 1);
-        }
-        for (block, &hits) in hits.iter().enumerate() {
-            if hits != 0 {
-                let lines = &lines[block * self.tables.len()..][..self.tables.len()];
-                self.score_block_hits(first + block, lines, hits);
-            }
-        }
-    }
-
-    #[inline(never)] // keeps the loop above in registers: 15 % of a search
-    fn score_block_hits(&mut self, block: usize, lines: &[Line], mut hits: u64) {
-        while hits != 0 {
-            let lane = hits.trailing_zeros() as usize;
-            hits &= hits - 1;
-            let score = scalar::score_lane(lines, self.tables, lane);
-            self.found.push(Key::new(score, (block * BLOCK + lane) as u32));
-        }
-    }
-
-    fn score_all(&mut self, blocks: Range<usize>) {
-        for block in blocks {
-            let scores = scalar::score_block(self.codes.lines(block..block + 1), self.tables);
-            let filled = self.filled(block).count_ones() as usize;
-            for (lane, &score) in scores[..filled].iter().enumerate() {
-                self.found.push(Key::new(score, (block * BLOCK + lane) as u32));
-            }
-        }
-    }
-
-    /// Which lanes of a block hold vectors.
-    fn filled(&self, block: usize) -> u64 {
-        match self.codes.len() - block * BLOCK {
-            rest @ 0..BLOCK => (1 << rest) - 1,
-            _ => u64::MAX,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -341,7 +297,7 @@ mod tests {
             let packed = PackedCodes::pack(codes.view()).unwrap();
             let want = full_sort(codes.view(), &tables, k);
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                let hits = search(packed.view(), &tables, k, isa, &()).unwrap();
+                let hits = search(packed.view(), &tables, k, Options::default(), isa, &()).unwrap();
                 assert_eq!(hits, want, "n {n} m {m} k {k} {}", isa.name());
             }
         }
