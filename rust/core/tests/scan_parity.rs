@@ -35,10 +35,11 @@ impl Random {
 /// A kind of tables: its name, and an entry of table m.
 type Kind = (&'static str, fn(&mut Random, usize) -> f32);
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     ("uniform", |r, _| r.unit()),
     ("falling", |r, m| r.unit() * 0.7f32.powi(m as i32)),
     ("far from 0", |r, _| 1000.0 + r.unit() + r.unit() + r.unit()),
+    ("lost in rounding", |r, _| 1e6 + r.unit()),
     ("negative", |r, _| -5.0 - r.unit()),
     ("small integers", |r, _| r.below(3) as f32),
     ("all equal", |_, _| 0.1),
@@ -196,7 +197,7 @@ fn every_adjustment_and_filter() {
 #[test]
 fn long_ones() {
     let mut seed = 2000;
-    for kind in [0, 1, 2, 4, 5, 7].map(|i| KINDS[i]) {
+    for kind in [0, 1, 2, 3, 5, 6, 8].map(|i| KINDS[i]) {
         for (n, nq, k) in [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1)] {
             for (adjust, filter) in [(0, None), (1, Some(1)), (2, Some(2)), (7, Some(50)), (0, Some(3000))] {
                 seed += 1;
@@ -206,21 +207,25 @@ fn long_ones() {
     }
 }
 
-/// The best are all in the sample that the first floor is guessed from: it is too high, and must not be believed.
+/// The best are all in the sample that the first floor is guessed from: it is too high, and must not be believed. With
+/// 64 tables, enough vectors below the guess pass the filter to fill the k places, though not the right ones.
 #[test]
 fn a_guess_that_is_too_high() {
-    let (n, k) = (400_000, 6000);
-    let sampled = |n: usize| n / 512 % 32 == 0;
-    let codes = Array2::from_shape_fn((n, 2), |(n, m)| {
-        (if sampled(n) { 200 + n % 50 } else { (n * 7 + m) % 200 }) as u8
-    });
-    let tables = Array3::from_shape_fn((1, 2, 256), |(_, m, k)| (k + m) as f32);
-    let tables = Tables::from_array(tables.view()).unwrap();
-    let packed = PackedCodes::pack(codes.view()).unwrap();
-    let want = full_sort(&[define(codes.view(), &tables, 0, None, None)], |_| true, k);
-    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        let got = search(packed.view(), &tables, k, Options::default(), isa, &()).unwrap();
-        assert_equal(&got, &want, isa.name());
+    let n = 400_000;
+    for (m, k) in [(2, 6000), (64, 1700)] {
+        let r = &mut Random(3);
+        let codes = Array2::from_shape_fn((n, m), |(n, _)| {
+            let sampled = n / 512 % 32 == 0;
+            (if sampled { 128 + r.below(128) } else { r.below(180) }) as u8
+        });
+        let tables = Array3::from_shape_fn((1, m, 256), |(_, _, k)| k as f32 + 0.1 * r.unit());
+        let tables = Tables::from_array(tables.view()).unwrap();
+        let packed = PackedCodes::pack(codes.view()).unwrap();
+        let want = full_sort(&[define(codes.view(), &tables, 0, None, None)], |_| true, k);
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            let got = search(packed.view(), &tables, k, Options::default(), isa, &()).unwrap();
+            assert_equal(&got, &want, isa.name());
+        }
     }
 }
 

@@ -176,3 +176,65 @@ fn levels(levels: Option<&[f32; 256]>, default: f64) -> (f64, f64) {
     }
     (levels().fold(f64::INFINITY, f64::min), levels().fold(f64::NEG_INFINITY, f64::max))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packed::{BLOCK, Line};
+    use crate::scan::score::Scorer;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// 64 vectors; each one's score in turn is the floor, from the lowest on: whoever reaches it must pass.
+        #[test]
+        fn who_reaches_the_floor_passes(
+            m in 1..=64usize,
+            seed in any::<u64>(),
+            adjust in 0..4usize,
+            offset in prop::sample::select(vec![0.0f32, 1.0, -1e3, 1e6, 1e9, -3e36]),
+            spread in prop::sample::select(vec![0.0f32, 1e-38, 1e-3, 1.0, 100.0, 3e36]),
+            scales in prop::sample::select(vec![0.0f32, 0.1, 10.0, 60.0]),
+            biases in prop::sample::select(vec![1e-9f32, 1.0, 1e6, 1e30]),
+        ) {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as f32 / (1 << 24) as f32
+            };
+            let tables: Vec<Table> = (0..m).map(|_| std::array::from_fn(|_| offset + spread * next())).collect();
+            let scale: [f32; 256] = std::array::from_fn(|_| (scales * (2.0 * next() - 1.0)).exp2());
+            let bias: [f32; 256] = std::array::from_fn(|_| biases * (next() - 0.5));
+            let adjust = Adjust {
+                scale: (adjust & 1 > 0).then_some(&scale),
+                bias: (adjust & 2 > 0).then_some(&bias),
+                exact_bias: None,
+            };
+            let n_columns = m + adjust.n_columns();
+            let lines: Vec<Line> = (0..n_columns).map(|_| std::array::from_fn(|_| (next() * 256.0) as u8)).collect();
+            let scores = Scorer { tables: &tables, adjust }.block(0, &lines);
+            let mut floors = scores;
+            floors.sort_by(f32::total_cmp);
+
+            let Some(mut bounds) = Bounds::new(&tables, adjust) else { return Ok(()) };
+            for floor in floors {
+                let limit = u32::from(bounds.limit(floor));
+                for lane in (0..BLOCK).filter(|&lane| scores[lane] >= floor) {
+                    let bytes = lines.iter().zip(bounds.bytes());
+                    let sum: u32 = bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[lane])])).sum();
+                    prop_assert!(sum < limit, "score {} reaches {floor}, but {sum} ≥ {limit}", scores[lane]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_tables_that_are_not_finite_or_overflow() {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            let mut table = [0.0; 256];
+            table[77] = value;
+            assert!(Bounds::new(&[table], Adjust::default()).is_none());
+        }
+    }
+}
