@@ -21,7 +21,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -121,18 +121,21 @@ fn write(
     entries.insert("selection".to_owned(), json!(model.selection.name()));
     entries.insert("parameters".to_owned(), Value::Object(model.parameters.clone()));
     let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
-    let header = header(metadata, &all)
-        .map_err(|reason| Error::Format { path: path.display().to_string(), reason })?;
+    let header = header(metadata, &all).map_err(|reason| Error::Format { path: path.to_owned(), reason })?;
+    let parts = std::iter::once(&header[..]).chain(all.iter().map(|(_, _, _, bytes)| *bytes));
+    replace(path, parts).map_err(|source| Error::Io { path: path.to_owned(), source })
+}
+
+/// Makes `parts` the content of the file: all of them or, after an error, none.
+fn replace<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> std::io::Result<()> {
     let temporary = Temporary::beside(path);
-    let mut file = BufWriter::new(OpenOptions::new().write(true).create_new(true).open(&temporary.0)?);
-    file.write_all(&header)?;
-    for (_, _, _, bytes) in all {
-        file.write_all(bytes)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
+    for part in parts {
+        file.write_all(part)?;
     }
     // On disk before it gets its name: after a crash the name never leads to half a file.
-    file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-    fs::rename(&temporary.0, path)?;
-    Ok(())
+    file.sync_all()?;
+    fs::rename(&temporary.0, path)
 }
 
 /// The length and text that a safetensors file begins with. (The library's own writer would make files that only their
@@ -173,12 +176,13 @@ impl Drop for Temporary {
 }
 
 fn map(path: &Path) -> Result<memmap2::Mmap> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Error::Format { path: path.display().to_string(), reason: "is not a file".to_owned() });
+    let failed = |source| Error::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Error::Format { path: path.to_owned(), reason: "is not a file".to_owned() });
     }
     // SAFETY: the bytes are only read, and files of ours are replaced by renaming, never written in place.
-    Ok(unsafe { memmap2::Mmap::map(&file)? })
+    unsafe { memmap2::Mmap::map(&file) }.map_err(failed)
 }
 
 /// A mapped file and its checked metadata.
@@ -190,7 +194,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let error = |reason: String| Error::Format { path: path.display().to_string(), reason };
+        let error = |reason: String| Error::Format { path: path.to_owned(), reason };
         let damaged = |e: &dyn std::fmt::Display| error(format!("not a compcodes file, or damaged ({e})"));
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| damaged(&e))?;
@@ -208,7 +212,7 @@ impl<'a> Reader<'a> {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error::Format { path: self.path.display().to_string(), reason: reason.to_owned() }
+        Error::Format { path: self.path.to_owned(), reason: reason.to_owned() }
     }
 
     fn entry(&self, name: &str) -> Result<&Value> {
