@@ -92,8 +92,7 @@ def test_from_vectors_to_answers(work):
     assert code == 0
     lines = [line.split("\t") for line in out.splitlines()]
     assert [line[:3] for line in lines[:5]] == [
-        [str(q), str(rank), str(found["ids"][q][rank - 1])]
-        for q, rank in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1))
+        [str(q), str(rank), str(found["ids"][q][rank - 1])] for q, rank in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1))
     ]
 
 
@@ -110,10 +109,7 @@ def test_ids_of_the_user(work):
     work.save("ids", np.arange(200) + 1000)
     index = work.index("--ids", work.path("ids.npy"))
     assert np.min(work.json("search", index, work.path("q.npy"))["ids"]) >= 1000
-    assert (
-        work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"))["recall"][-1]["recall"]
-        > 0.5
-    )
+    assert work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"))["recall"][-1]["recall"] > 0.5
 
 
 def test_more_answers_than_vectors_leaves_no_padding(work):
@@ -122,9 +118,7 @@ def test_more_answers_than_vectors_leaves_no_padding(work):
 
 
 def test_reranking_everything_is_exact(work):
-    found = work.json(
-        "search", work.index(), work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200
-    )
+    found = work.json("search", work.index(), work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200)
     assert np.array_equal(found["ids"], evaluate.ground_truth(work.X, work.Q, k=10)[1])
 
 

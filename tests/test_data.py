@@ -112,9 +112,7 @@ def test_what_is_not_vectors_is_refused(tmp_path, array, found):
 
 
 def test_unknown_and_missing_files(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"a\.txt: unknown kind of vector file '\.txt', expected one of \.npy, "
-    ):
+    with pytest.raises(ValueError, match=r"a\.txt: unknown kind of vector file '\.txt', expected one of \.npy, "):
         data.load("a.txt")
     for kind in ("npy", "fvecs", "parquet", "h5"):
         with pytest.raises(FileNotFoundError):
@@ -199,9 +197,7 @@ class TestHdf5:
         assert isinstance(loaded, np.memmap) == mapped
 
     def test_the_name_is_needed_where_there_are_two(self, path):
-        with pytest.raises(
-            ValueError, match=r"choose a dataset as .*a\.h5:NAME; it holds group/packed, train"
-        ):
+        with pytest.raises(ValueError, match=r"choose a dataset as .*a\.h5:NAME; it holds group/packed, train"):
             data.load(path)
 
     def test_the_name_is_not_needed_where_there_is_one(self, tmp_path):
@@ -225,9 +221,7 @@ class TestHdf5:
 @pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("hdf5", "h5py")])
 def test_a_format_whose_package_is_missing_says_what_to_install(monkeypatch, kind, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        ImportError, match=rf"reading it needs {package}; run: pip install 'compcodes\[{kind}\]'"
-    ):
+    with pytest.raises(ImportError, match=rf"reading it needs {package}; run: pip install 'compcodes\[{kind}\]'"):
         data.load(f"a.{kind}")
 
 

@@ -1,11 +1,10 @@
+import compcodes as cc
 import numpy as np
 import pytest
+from compcodes import reference
 from conftest import vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import compcodes as cc
-from compcodes import reference
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,10 @@ def test_threads_and_batches_change_nothing(quantizer, Q, jobs):
     X = vectors(40_000, 12, seed=3)
     index = cc.Index(quantizer, n_jobs=jobs).add(X)
     want = cc.Index(quantizer, n_jobs=1).add(X).search(Q, k=100)
-    for got in (index.search(Q, k=100), [np.concatenate(a) for a in zip(*(index.search(q, 100) for q in Q), strict=True)]):
+    for got in (
+        index.search(Q, k=100),
+        [np.concatenate(a) for a in zip(*(index.search(q, 100) for q in Q), strict=True)],
+    ):
         np.testing.assert_array_equal(got[0], want[0])
         np.testing.assert_array_equal(got[1], want[1])
 

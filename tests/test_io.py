@@ -2,10 +2,9 @@ import os
 import pickle
 import stat
 
+import compcodes as cc
 import numpy as np
 import pytest
-
-import compcodes as cc
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,9 @@ def test_a_model_comes_back(quantizer, X, tmp_path):
 
 def test_what_json_cannot_hold_is_left_out(X, tmp_path):
     rng = np.random.default_rng(0)
-    q = cc.CompositionalCodes(np.int64(2), 4, init=X[:8].reshape(2, 4, 12), random_state=rng, tol=np.float32(0.5)).fit(X)
+    q = cc.CompositionalCodes(np.int64(2), 4, init=X[:8].reshape(2, 4, 12), random_state=rng, tol=np.float32(0.5)).fit(
+        X
+    )
     q.save(tmp_path / "model.cc")
     loaded = cc.CompositionalCodes.load(tmp_path / "model.cc")
     np.testing.assert_array_equal(loaded.codebooks_, q.codebooks_)

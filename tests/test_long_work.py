@@ -8,11 +8,10 @@ import sys
 import threading
 import time
 
+import compcodes as cc
 import numpy as np
 import pytest
 from conftest import vectors
-
-import compcodes as cc
 
 
 def test_progress_is_told_and_its_exception_stops_the_work(X):

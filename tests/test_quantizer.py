@@ -1,12 +1,11 @@
 import pickle
 import warnings
 
+import compcodes as cc
 import numpy as np
 import pytest
-from conftest import vectors
-
-import compcodes as cc
 from compcodes import _core
+from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
@@ -99,7 +98,12 @@ def test_every_dtype_and_layout_gives_the_codes_of_float32(dtype, tmp_path):
     np.save(tmp_path / "x.npy", typed)
     wide = np.zeros((800, 9), dtype)
     wide[::2, ::-1][:, :6] = typed
-    for view in (typed, np.asfortranarray(typed), np.load(tmp_path / "x.npy", mmap_mode="r"), wide[::2, ::-1][:, :6]):
+    for view in (
+        typed,
+        np.asfortranarray(typed),
+        np.load(tmp_path / "x.npy", mmap_mode="r"),
+        wide[::2, ::-1][:, :6],
+    ):
         np.testing.assert_array_equal(q.encode(view), want)
 
 
@@ -171,7 +175,11 @@ def test_a_wrong_argument_is_named(quantizer, argument, error, message):
         ({"random_state": -1}, ValueError, "random_state is -1"),
         ({"random_state": "a"}, TypeError, "random_state is 'a'"),
         ({"n_jobs": 0}, ValueError, "n_jobs is 0"),
-        ({"selection": "m-combination", "n_codebooks": 5, "n_codewords": 4}, ValueError, "5 different codewords"),
+        (
+            {"selection": "m-combination", "n_codebooks": 5, "n_codewords": 4},
+            ValueError,
+            "5 different codewords",
+        ),
     ],
 )
 def test_a_wrong_parameter_is_named(X, params, error, message):

@@ -19,9 +19,7 @@ def problems(draw):
 
 def best_errors(X, codebooks, codes):
     """Smallest squared error of each row over a list of codes."""
-    return np.min(
-        [reference.errors(X, np.tile(np.uint8(code), (len(X), 1)), codebooks) for code in codes], axis=0
-    )
+    return np.min([reference.errors(X, np.tile(np.uint8(code), (len(X), 1)), codebooks) for code in codes], axis=0)
 
 
 @given(problems())

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from compcodes import _core, reference, training
 from conftest import vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from compcodes import _core, reference, training
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
@@ -55,7 +54,13 @@ def test_greedy_is_exact_where_float32_is(selection):
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32), n=st.integers(1, 300), M=st.integers(1, 5), K=st.integers(2, 20), d=st.integers(1, 80))
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 300),
+    M=st.integers(1, 5),
+    K=st.integers(2, 20),
+    d=st.integers(1, 80),
+)
 def test_normal_equations_errors_and_decode_are_the_references(seed, n, M, K, d):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).astype(np.float32)
@@ -68,7 +73,9 @@ def test_normal_equations_errors_and_decode_are_the_references(seed, n, M, K, d)
         np.testing.assert_allclose(A, want_A, rtol=1e-12)
         np.testing.assert_allclose(b, want_b, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(_core.decode(codebooks, codes), reference.decode(codes, codebooks), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(_core.errors(codebooks, X, codes), reference.errors(X, codes, codebooks), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        _core.errors(codebooks, X, codes), reference.errors(X, codes, codebooks), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_normal_equations_of_shards_add_up():

@@ -115,9 +115,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"curves written to {result['plot']}" if result["plot"] else f"no plot: {result['no_plot']}")
 
 
-def _split(
-    words: list[str], shown: list[str], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(words: list[str], shown: list[str], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose the rows that are queries, those of the words `shown` first, and those that are the database."""
     position = {word: i for i, word in enumerate(words)}
     if unknown := [word for word in shown if word not in position]:
@@ -152,9 +150,7 @@ def _named(words: list[str], ids: NDArray[np.int64], scores: NDArray[np.float32]
     return [(words[i], float(score)) for i, score in zip(ids[:_SHOWN], scores[:_SHOWN], strict=True)]
 
 
-def _draw(
-    path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str
-) -> dict[str, Any]:
+def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
     """Write the curves, or say why not: everything else is worth having without them."""
     try:
         recall_figure(found, true_ids, title=title).savefig(path, dpi=150)

@@ -15,9 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     parser.add_argument("vectors", help="vectors to compress")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file"
-    )
+    parser.add_argument("-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

@@ -49,22 +49,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     else:
         X = load(args.vectors)
         if len(X) != len(index):
-            raise ValueError(
-                f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same"
-            )
-        _, rows = evaluate.ground_truth(
-            X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress
-        )
+            raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
+        _, rows = evaluate.ground_truth(X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress)
         true_ids = index.ids[rows]
     with Stopwatch() as watch:
         _, ids = index.search(Q, k=max(args.P), progress=args.progress)
-    pairs = [
-        (r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r
-    ]
+    pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
-        raise ValueError(
-            f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}"
-        )
+        raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
     if args.plot is not None:
         figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
         figure.savefig(args.plot, dpi=150)

@@ -41,9 +41,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     Q = load(args.queries)
     vectors = None if args.rerank is None else load(args.rerank)
     with Stopwatch() as watch:
-        scores, ids = index.search(
-            Q, k=args.k, rerank=vectors, n_candidates=args.candidates, progress=args.progress
-        )
+        scores, ids = index.search(Q, k=args.k, rerank=vectors, n_candidates=args.candidates, progress=args.progress)
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
             save(path, array)

@@ -48,9 +48,7 @@ def load(path: PathLike) -> NDArray[Any]:
     """
     array = _open(path)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}"
-        )
+        raise ValueError(f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}")
     if array.dtype.isnative and array.flags.aligned:
         return array
     return array.astype(array.dtype.newbyteorder("="))
