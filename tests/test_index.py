@@ -1,10 +1,11 @@
-import compcodes as cc
 import numpy as np
 import pytest
-from compcodes import reference
-from conftest import vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import compcodes as cc
+from compcodes import reference
+from conftest import vectors
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +133,8 @@ def test_wrong_rerank_is_named(index, X, Q):
     [
         (np.zeros((2, 11)), 3, ValueError, "Q has 11 dimensions, the model has 12"),
         (np.zeros((2, 3, 4)), 3, ValueError, "Q has shape"),
-        (np.full((2, 12), np.nan), 3, ValueError, "row 0"),
-        (np.full((2, 12), 1e300), 3, ValueError, "row 0"),
+        (np.full((2, 12), np.nan), 3, ValueError, "Q row 0"),
+        (np.full((2, 12), 1e300), 3, ValueError, "Q row 0"),
         (np.zeros((2, 12), complex), 3, TypeError, "Q has dtype complex128"),
         (np.zeros((2, 12)), 0, ValueError, "k is 0"),
         (np.zeros((2, 12)), 1.5, TypeError, "k is 1.5"),

@@ -6,6 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__: list[str]
 __version__: str
 
 _F32 = NDArray[np.float32]
@@ -65,7 +66,9 @@ def normal_equations(
     n_jobs: int | None = None,
     progress: _Progress = None,
 ) -> tuple[_F64, _F64]: ...
-def random_codes(n: int, n_codebooks: int, n_codewords: int, selection: str = "group", seed: int = 0) -> _U8: ...
+def random_vectors(
+    x: NDArray[Any], n_codebooks: int, n_codewords: int, selection: str = "group", seed: int = 0
+) -> _F32: ...
 def reseed(
     codebooks: _F32, x: NDArray[Any], codes: _U8, errors: _F64, selection: str = "group"
 ) -> tuple[_F32, int]: ...

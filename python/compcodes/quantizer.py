@@ -52,7 +52,7 @@ class CompositionalCodes:
     loss : {"reconstruction"}, default "reconstruction"
         What training makes small: the squared error ‖x − x̄‖².
     init : {"residual", "random"} or (M, K, d) array, default "residual"
-        The start: residual k-means; random codes, as the paper; or codebooks of your own.
+        The start: residual k-means; random vectors; or codebooks of your own.
     max_iter : int, default 25
         The most iterations.
     tol : float, default 1e-3

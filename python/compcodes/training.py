@@ -156,11 +156,12 @@ class Trainer:
 
     def _start(self, init: str | Floats) -> tuple[Floats, Codes]:
         sizes = (self.n_codebooks, self.n_codewords, self.selection, self.seed)
-        if isinstance(init, str) and init == "random":
-            codes = _core.random_codes(len(self.X), *sizes)
-            zeros = np.zeros((self.n_codebooks, self.n_codewords, self.X.shape[1]), dtype=np.float32)
-            return self.update(codes, zeros), codes
-        codebooks = _core.residual_kmeans(self.X, *sizes, self.n_jobs) if isinstance(init, str) else init
+        if not isinstance(init, str):
+            codebooks = init
+        elif init == "random":
+            codebooks = _core.random_vectors(self.X, *sizes)
+        else:
+            codebooks = _core.residual_kmeans(self.X, *sizes, self.n_jobs)
         encoder = _core.Encoder(codebooks, self.selection, self.n_jobs)
         return codebooks, encoder.encode(self.X, self.n_jobs, self._within(0))
 

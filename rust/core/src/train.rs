@@ -3,19 +3,19 @@
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{self, Encoder};
 use crate::error::Result;
-use crate::init::{check, random_codes, residual_kmeans};
+use crate::init::{random_vectors, residual_kmeans};
 use crate::monitor::Monitor;
 use crate::solve::solve_proximal;
 use crate::update::{NormalEquations, reseed};
 use crate::vectors::Vectors;
-use ndarray::{Array1, Array2, Array3, s};
+use ndarray::{Array1, Array2, s};
 
 /// How training starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Init {
     /// Codebooks by residual k-means.
     Residual,
-    /// Random codes.
+    /// Codebooks of random vectors.
     Random,
 }
 
@@ -72,19 +72,11 @@ pub struct Trained {
 /// Arguments out of range, a row that is not finite, or a cancelling monitor, which hears of each iteration.
 pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Result<Trained> {
     let Training { n_codebooks: m, n_codewords: k, selection, ridge, seed, .. } = *training;
-    check(x, m, k)?;
-    let (mut codebooks, mut codes) = match training.init {
-        Init::Residual => {
-            let codebooks = residual_kmeans(x, m, k, selection, seed, &())?;
-            let codes = Encoder::new(&codebooks, selection)?.encode(x, &())?;
-            (codebooks, codes)
-        }
-        Init::Random => {
-            let codes = random_codes(x.n(), m, k, selection, seed)?;
-            let zeros = Codebooks::new(Array3::zeros((m, k, x.dim())))?;
-            (update(x, &codes, &zeros, selection, ridge)?, codes)
-        }
+    let mut codebooks = match training.init {
+        Init::Residual => residual_kmeans(x, m, k, selection, seed, &())?,
+        Init::Random => random_vectors(x, m, k, selection, seed)?,
     };
+    let mut codes = Encoder::new(&codebooks, selection)?.encode(x, &())?;
     let mut errors = encode::errors(&codebooks, x, codes.view(), &())?;
     let mut history = vec![mean(&errors)];
     for iteration in 0..training.max_iter {
