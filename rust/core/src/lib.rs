@@ -1,6 +1,10 @@
-//! Inner product search on compositional codes.
+#![doc = include_str!("../README.md")]
 //!
-//! The modules stand in the order of the data's way through them.
+//! # Modules
+//!
+//! They stand in the order of the data's way: [`vectors`] are what is encoded; [`train`] learns [`codebooks`], by turns of
+//! [`encode`], [`update`] and [`solve`] from an [`init`]; codes are [`packed`], and with a query's [`tables`] [`scan`]
+//! finds the best, which [`rerank`] orders by exact products. An [`index`] puts this together, and [`io`] keeps it.
 
 mod chunk;
 pub mod error;
