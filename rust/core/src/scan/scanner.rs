@@ -9,8 +9,8 @@ use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.
 const CALL: usize = 64;
-/// Blocks without an allowed vector that end a call: skipping fewer costs more than filtering them.
-const GAP: usize = 8;
+/// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
+const SPARSE: usize = 4;
 
 /// The k best of a query so far.
 pub(super) struct Scanner<'a> {
@@ -57,22 +57,21 @@ impl<'a> Scanner<'a> {
     }
 
     /// At most `size` of `blocks`, from the first one with an allowed vector on.
-    fn next_call(&self, blocks: Range<usize>, size: usize) -> Range<usize> {
-        let Some(allowed) = self.allowed else {
-            return blocks.start..blocks.end.min(blocks.start + size);
-        };
-        let words = &allowed[blocks.clone()];
-        let Some(skip) = words.iter().position(|&word| word != 0) else {
-            return blocks.end..blocks.end;
-        };
-        let words = &words[skip..][..size.min(words.len() - skip)];
-        let gap = words.windows(GAP).position(|words| words.iter().all(|&word| word == 0));
-        let start = blocks.start + skip;
-        start..start + gap.unwrap_or(words.len())
+    fn next_call(&self, mut blocks: Range<usize>, size: usize) -> Range<usize> {
+        if let Some(allowed) = self.allowed {
+            let words = &allowed[blocks.clone()];
+            blocks.start += words.iter().position(|&word| word != 0).unwrap_or(words.len());
+        }
+        blocks.start..blocks.end.min(blocks.start + size)
     }
 
     fn call(&mut self, blocks: Range<usize>) {
         let lines = self.codes.lines(blocks.clone());
+        if let Some(words) = self.allowed.map(|allowed| &allowed[blocks.clone()])
+            && words.iter().map(|word| word.count_ones() as usize).sum::<usize>() < blocks.len() / SPARSE
+        {
+            return self.score_marked(blocks, lines, words, marked(words));
+        }
         self.found.settle();
         let floor = self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess);
         match &mut self.bounds {
@@ -80,8 +79,8 @@ impl<'a> Scanner<'a> {
                 let limits = [bounds.limit(floor); CALL];
                 let mut hits = [0; CALL];
                 let hits = &mut hits[..blocks.len()];
-                let marked = self.kernel.filter(lines, bounds.bytes(), &limits[..blocks.len()], hits);
-                self.score_marked(blocks, lines, hits, marked);
+                self.kernel.filter(lines, bounds.bytes(), &limits[..blocks.len()], hits);
+                self.score_marked(blocks, lines, hits, marked(hits));
             }
             _ => self.score_all(blocks, lines),
         }
@@ -118,6 +117,12 @@ impl<'a> Scanner<'a> {
         };
         self.allowed.map_or(filled, |allowed| allowed[block] & filled)
     }
+}
+
+/// Which of at most 64 words are not 0: few are, and the others need not be looked at.
+#[inline]
+fn marked(words: &[u64]) -> u64 {
+    words.iter().rev().fold(0, |marked, &word| marked << 1 | u64::from(word != 0))
 }
 
 /// The positions of the bits set.
