@@ -28,9 +28,7 @@ impl Kernel {
     /// # Panics
     /// `limits` and `hits` are not one a block, or `lines` not M a block.
     pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
-        assert!(
-            limits.len() == hits.len() && lines.len() == hits.len() * tables.len() && tables.len() <= 257
-        );
+        assert!(limits.len() == hits.len() && lines.len() == hits.len() * tables.len());
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
@@ -62,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_isa_marks_the_same(blocks in 0..40usize, m in 1..=66usize, seed in any::<u32>(), size in 1..=256usize) {
+        fn every_isa_marks_the_same(blocks in 0..=64usize, m in 1..=66usize, seed in any::<u32>(), size in 1..=256usize) {
             let mut state = u64::from(seed);
             let mut random = move |below: usize| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -174,11 +174,11 @@ impl<'a> Plan<'a> {
     /// A score that the k best most likely reach: the floor to start with.
     ///
     /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
-    /// where k / share are expected; `rank` is four standard deviations and some more above that.
+    /// where k / share are expected; `rank` is three standard deviations and some more above that.
     /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
     fn guess(&self, query: usize, share: usize) -> f32 {
         let expected = self.k as f64 / share as f64;
-        let rank = (expected + 4.0 * expected.sqrt() + 4.0).ceil() as usize;
+        let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
         // Nothing to gain, or too few to choose from.
         if rank * 4 > self.k || self.n < 8 * rank * share {
             return f32::NEG_INFINITY;
