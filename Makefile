@@ -85,5 +85,5 @@ $(DEPS): pyproject.toml
 	@touch $@
 
 $(BUILT): $(DEPS) $(RUST) | cargo
-	$(BIN)/maturin develop --release --quiet
+	$(BIN)/maturin develop --release --quiet > /dev/null
 	@touch $@

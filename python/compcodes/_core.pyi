@@ -6,7 +6,23 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__: list[str]
+__all__ = [
+    "Encoder",
+    "Index",
+    "__version__",
+    "decode",
+    "errors",
+    "exact_search",
+    "isa",
+    "isas",
+    "load_model",
+    "normal_equations",
+    "random_vectors",
+    "reseed",
+    "residual_kmeans",
+    "save_model",
+]
+
 __version__: str
 
 _F32 = NDArray[np.float32]
