@@ -1,5 +1,6 @@
 //! One query on its way over the codes.
 
+use super::Plan;
 use super::bounds::Bounds;
 use super::kernel::Kernel;
 use super::score::Scorer;
@@ -18,27 +19,44 @@ pub(super) struct Scanner<'a> {
     allowed: Option<&'a [u64]>,
     scorer: Scorer<'a>,
     kernel: Kernel,
-    /// Vectors that score less need not be found.
+    /// Vectors that score less are not looked for.
     guess: f32,
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
-    pub(super) found: TopK,
+    found: TopK,
     /// Blocks seen.
     seen: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// For the `k` best of `codes`, of those in `allowed` if it is given: a bit a vector, a word a block.
-    pub(super) fn new(
-        codes: PackedView<'a>,
-        allowed: Option<&'a [u64]>,
-        scorer: Scorer<'a>,
-        kernel: Kernel,
-        k: usize,
-        guess: f32,
-    ) -> Self {
-        let bounds = Bounds::new(scorer.tables, scorer.adjust);
-        Self { codes, allowed, scorer, kernel, guess, bounds, found: TopK::new(k), seen: 0 }
+    /// For the `k` best for query `query`, and no vector that scores less than `guess`.
+    pub(super) fn new(plan: &Plan<'a>, query: usize, k: usize, guess: f32) -> Self {
+        let scorer = Scorer { tables: plan.tables.query(query), adjust: plan.options.adjust };
+        Self {
+            codes: plan.codes,
+            allowed: plan.options.allowed,
+            scorer,
+            kernel: plan.kernel,
+            guess,
+            bounds: Bounds::new(scorer.tables, scorer.adjust),
+            found: TopK::new(k),
+            seen: 0,
+        }
+    }
+
+    /// What was found, best first; at most k, and none below the guess.
+    pub(super) fn into_sorted(self) -> Vec<Key> {
+        let mut found = self.found.into_sorted();
+        // Vectors below the guess were skipped, but not all of them.
+        found.truncate(found.partition_point(|key| key.score() >= self.guess));
+        found.shrink_to_fit();
+        found
+    }
+
+    /// The score that a vector must reach to be of the k best, −∞ if nothing is known of it.
+    pub(super) fn floor(&mut self) -> f32 {
+        self.found.settle();
+        self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess)
     }
 
     /// Takes some more blocks, each of which must be taken once.
@@ -72,8 +90,7 @@ impl<'a> Scanner<'a> {
         {
             return self.score_marked(blocks, lines, words, marked(words));
         }
-        self.found.settle();
-        let floor = self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess);
+        let floor = self.floor();
         match &mut self.bounds {
             Some(bounds) if floor > f32::NEG_INFINITY => {
                 let limits = [bounds.limit(floor); CALL];
