@@ -3,7 +3,6 @@
 //!     cargo run --release -p compcodes --example search -- index.cc
 
 use compcodes::Index;
-use ndarray::Axis;
 
 fn main() -> compcodes::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| {
@@ -15,10 +14,10 @@ fn main() -> compcodes::Result<()> {
     println!("{} vectors of {d} dimensions in {m} bytes each, {k} codewords a codebook", index.len());
 
     // The approximation of the first vector is the query.
-    let codes = index.codes().view().select(&[0]);
-    let query = index.model().codebooks.decode(codes.view())?;
-    let hits = index.search(query.view(), 5, &())?;
-    for (score, id) in hits.scores.index_axis(Axis(0), 0).iter().zip(hits.positions.index_axis(Axis(0), 0)) {
+    let codes = index.codes();
+    let query = index.model().codebooks.decode(codes.slice(ndarray::s![..codes.nrows().min(1), ..]))?;
+    let hits = index.search(query.view(), 5, None, &())?;
+    for (score, id) in hits.scores.iter().zip(&hits.positions) {
         println!("{score:10.4}  {id}");
     }
     Ok(())

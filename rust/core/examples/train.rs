@@ -3,7 +3,7 @@
 //!     cargo run --release -p compcodes --example train
 
 use compcodes::train::{Training, train};
-use compcodes::{Index, Model, exact};
+use compcodes::{Index, Metric, Model, exact};
 use ndarray::Array2;
 
 fn main() -> compcodes::Result<()> {
@@ -29,8 +29,8 @@ fn main() -> compcodes::Result<()> {
     let index = Index::load(&path)?;
     std::fs::remove_file(&path).ok();
 
-    let found = index.search(queries, 10, &())?;
-    let exact = exact::search(&vectors.view(), &queries, 1, &())?;
+    let found = index.search(queries, 10, None, &())?;
+    let exact = exact::search(&vectors.view(), &queries, 1, Metric::InnerProduct, &())?;
     let hits = found
         .positions
         .outer_iter()

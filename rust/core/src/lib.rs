@@ -22,6 +22,7 @@ pub mod train;
 pub mod update;
 
 pub mod exact;
+pub mod metric;
 pub mod packed;
 pub mod rerank;
 pub mod scan;
@@ -35,4 +36,5 @@ pub mod model;
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
 pub use index::Index;
+pub use metric::Metric;
 pub use model::Model;
