@@ -6,9 +6,8 @@ use crate::packed::{BLOCK, Line};
 const LANES: usize = 8;
 
 /// See [`Kernel::filter`](super::kernel::Kernel::filter).
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
-    let blocks = lines.chunks_exact(tables.len()).zip(limits);
-    for ((lines, &limit), hits) in blocks.zip(hits) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+    for (lines, hits) in lines.chunks_exact(tables.len()).zip(hits) {
         let mut marks = 0;
         for part in 0..BLOCK / LANES {
             let mut sums = [0u32; LANES];
