@@ -4,9 +4,9 @@
 //! the k best by score descending, then position ascending, where a score is the sum of f32 table entries added in the
 //! order m = 0 … M−1, from 0, times the scale and plus the bias if there are any; NaN counts as −∞.
 //!
-//! **How.** Each query keeps the k best so far and with them a floor. [`bounds`] turns the floor and the query's tables
-//! into byte tables and a limit; a [`kernel`] marks, 64 vectors at a time, those that may reach the floor; these few are
-//! scored in f32 ([`score`]) and offered to the top k. The kernel is the only part written per instruction set.
+//! **How.** Each query keeps the k best so far and with them a floor. `bounds` turns the floor and the query's tables
+//! into byte tables and a limit; a `kernel` marks, 64 vectors at a time, those that may reach the floor; these few are
+//! scored in f32 (`score`) and offered to the top k. The kernel is the only part written per instruction set.
 
 mod adjust;
 #[cfg(target_arch = "x86_64")]

@@ -93,10 +93,10 @@ impl<'a> Scanner<'a> {
         let floor = self.floor();
         match &mut self.bounds {
             Some(bounds) if floor > f32::NEG_INFINITY => {
-                let limits = [bounds.limit(floor); CALL];
+                let limit = bounds.limit(floor);
                 let mut hits = [0; CALL];
                 let hits = &mut hits[..blocks.len()];
-                self.kernel.filter(lines, bounds.bytes(), &limits[..blocks.len()], hits);
+                self.kernel.filter(lines, bounds.bytes(), limit, hits);
                 self.score_marked(blocks, lines, hits, marked(hits));
             }
             _ => self.score_all(blocks, lines),
