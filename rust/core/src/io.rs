@@ -110,10 +110,9 @@ impl Index {
         let codes = PackedView::new(bytes, n, columns).map_err(|e| reader.error(&e.to_string()))?;
         let parts = Parts {
             packed: PackedCodes::from_view(codes),
-            levels: match reader.floats("levels", 256)? {
-                Some(levels) => Some(levels.into_boxed_slice().try_into().expect("256 are 256")),
-                None => None,
-            },
+            levels: reader
+                .floats("levels", 256)?
+                .map(|levels| levels.into_boxed_slice().try_into().expect("256 are 256")),
             biases: reader.floats("biases", n)?.unwrap_or_default(),
             ids: reader.optional("ids", Dtype::I64, n)?.map(|bytes| {
                 bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().expect("8 bytes"))).collect()

@@ -3,9 +3,9 @@
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
 use crate::run::{run, run_holding};
+use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
-use compcodes::index::Settings;
 use compcodes::{Codebooks, Result, exact};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -268,7 +268,9 @@ impl Index {
             let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
             match &vectors {
                 None => index.search(queries, k, allowed.as_deref(), monitor),
-                Some(vectors) => index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_deref(), monitor),
+                Some(vectors) => {
+                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_deref(), monitor)
+                }
             }
         };
         Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))

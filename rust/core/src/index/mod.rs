@@ -337,7 +337,11 @@ impl Index {
     /// The mask has another length than the index.
     pub fn allow_mask(&self, mask: &[bool]) -> Result<Vec<u64>> {
         if mask.len() != self.len() {
-            return Err(invalid!("filter has {} entries, the index holds {} vectors", mask.len(), self.len()));
+            return Err(invalid!(
+                "filter has {} entries, the index holds {} vectors",
+                mask.len(),
+                self.len()
+            ));
         }
         let word = |mask: &[bool]| mask.iter().rev().fold(0, |word, &allowed| word << 1 | u64::from(allowed));
         Ok(mask.chunks(BLOCK).map(word).collect())
