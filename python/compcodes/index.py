@@ -34,8 +34,8 @@ class Index:
     quantizer : CompositionalCodes
         A fitted model. The index keeps a copy.
     metric : {"ip", "cosine", "l2"}, default "ip"
-        Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector and is right to 1 % of itself;
-        or minus the squared Euclidean distance −‖q − x̄‖², which takes five bytes more. Higher is better for each.
+        Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector, and is right to 1 % of
+        itself; or minus the squared Euclidean distance −‖q − x̄‖², which takes five bytes more. Higher is better.
     n_jobs : int, optional
         Threads; all cores by default.
     scale : bool, default False
@@ -252,6 +252,31 @@ class Index:
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)
         index._core = core
         return index
+
+    @classmethod
+    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Index:
+        """Take over a trained index of faiss with its codes, to search it with this engine.
+
+        The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
+
+        Parameters
+        ----------
+        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer
+            Of at most 8 bits a code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
+            (``IndexIDMap``).
+
+        Raises
+        ------
+        TypeError
+            The index is of another kind.
+        ValueError
+            It has larger codes, another metric than inner product and L2, or is not trained.
+        """
+        from compcodes.bridge import take
+
+        taken = take(index)
+        quantizer = CompositionalCodes.from_codebooks(taken.codebooks)
+        return cls(quantizer, taken.metric, n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
         with tempfile.TemporaryDirectory() as folder:

@@ -217,6 +217,21 @@ class CompositionalCodes:
         codebooks = self._fitted()
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
 
+    @classmethod
+    def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
+        """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
+
+        Raises
+        ------
+        ValueError
+            They have another shape, or hold NaN or infinity.
+        """
+        codebooks = np.array(codebooks, dtype=np.float32, order="C")
+        if codebooks.ndim != 3:
+            raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
+        _core.Encoder(codebooks, selection, 1)
+        return cls._restore(codebooks, selection, "{}")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file (safetensors), replacing what is there.
 
