@@ -49,6 +49,22 @@ def test_an_index_comes_back(index, Q, X, tmp_path):
     assert len(cc.Index.load(tmp_path / "empty.cc")) == 0
 
 
+@pytest.mark.parametrize("settings", [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}], ids=str)
+def test_a_mapped_index_searches_and_changes_alike(quantizer, X, Q, tmp_path, settings):
+    index = cc.Index(quantizer, **settings).add(X)
+    index.save(tmp_path / "index.cc")
+    mapped = cc.Index.load(tmp_path / "index.cc", mmap=True)
+    for a, b in zip(mapped.search(Q, 20), index.search(Q, 20), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for changed in (mapped, index):
+        changed.add(X[:7])
+        changed.remove([1, 2])
+    for a, b in zip(mapped.search(Q, 20), index.search(Q, 20), strict=True):
+        np.testing.assert_array_equal(a, b)
+    mapped.save(tmp_path / "index.cc")
+    assert len(cc.Index.load(tmp_path / "index.cc")) == len(X) + 5
+
+
 def test_saving_replaces_whole_files_and_leaves_no_others(index, quantizer, tmp_path):
     path = tmp_path / "index.cc"
     index.save(path)

@@ -236,8 +236,18 @@ class Index:
         self._core.save(os.fspath(path))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> Index:
+    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, mmap: bool = False) -> Index:
         """Read an index from a file that `save` or the Rust crate wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+        n_jobs : int, optional
+            As of the constructor.
+        mmap : bool, default False
+            Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
+            pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
+            replaced meanwhile, as `save` does it, but not written in place.
 
         Raises
         ------
@@ -246,7 +256,7 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes.
         """
-        core = _core.Index.load(os.fspath(path))
+        core = _core.Index.load(os.fspath(path), mmap)
         metric, scale, exact_norms = core.settings()
         quantizer = CompositionalCodes._restore(*core.model())
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)

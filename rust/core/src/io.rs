@@ -15,7 +15,7 @@
 
 use crate::codebooks::Codebooks;
 use crate::error::{Error, Result};
-use crate::index::{Index, Parts, Settings};
+use crate::index::{Index, Parts, Settings, Store};
 use crate::model::Model;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
 use ndarray::Array3;
@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The version that this code writes; it reads this one and older ones.
@@ -90,8 +91,21 @@ impl Index {
     /// # Errors
     /// The file cannot be read, is damaged, or is something else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let map = map(path)?;
+        Self::read(path.as_ref(), false)
+    }
+
+    /// Like [`load`](Self::load), but leaves the codes in the file and maps it into memory: searching can begin at once,
+    /// and processes share the pages. The checksum of the codes is not verified, since that would read them all. The
+    /// codes are copied when they are changed. The file must not be written in place meanwhile (saving replaces it).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn map(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(path.as_ref(), true)
+    }
+
+    fn read(path: &Path, mapped: bool) -> Result<Self> {
+        let map = Arc::new(map(path)?);
         let reader = Reader::new(path, &map)?;
         if reader.kind()? != "index" {
             return Err(reader.error("holds a model without codes, not an index"));
@@ -100,7 +114,8 @@ impl Index {
         let settings = reader.settings()?;
         let n = reader.entry("n")?.as_u64().and_then(|n| usize::try_from(n).ok());
         let n = n.ok_or_else(|| reader.error("n is not a count"))?;
-        let (shape, bytes) = reader.tensor("codes", Dtype::U8)?;
+        let (shape, bytes) =
+            if mapped { reader.unverified("codes", Dtype::U8) } else { reader.tensor("codes", Dtype::U8) }?;
         let &[blocks, columns, BLOCK] = &shape[..] else {
             return Err(reader.error(&format!("codes have shape {shape:?}, not (…, …, {BLOCK})")));
         };
@@ -109,7 +124,17 @@ impl Index {
         }
         let codes = PackedView::new(bytes, n, columns).map_err(|e| reader.error(&e.to_string()))?;
         let parts = Parts {
-            packed: PackedCodes::from_view(codes),
+            packed: if mapped {
+                let first = bytes.as_ptr().addr() - map.as_ptr().addr();
+                Store::Mapped {
+                    map: map.clone(),
+                    bytes: first..first + bytes.len(),
+                    len: n,
+                    n_columns: columns,
+                }
+            } else {
+                Store::Owned(PackedCodes::from_view(codes))
+            },
             levels: reader
                 .floats("levels", 256)?
                 .map(|levels| levels.into_boxed_slice().try_into().expect("256 are 256")),
@@ -248,13 +273,19 @@ impl<'a> Reader<'a> {
 
     /// Shape and bytes of a tensor whose type and checksum are right.
     fn tensor(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
+        let (shape, bytes) = self.unverified(name, dtype)?;
+        let sum = self.entry("crc32")?.get(name).and_then(Value::as_u64);
+        if sum != Some(crc32fast::hash(bytes).into()) {
+            return Err(self.error(&format!("damaged: the checksum of {name} does not match")));
+        }
+        Ok((shape, bytes))
+    }
+
+    /// Shape and bytes of a tensor whose type is right.
+    fn unverified(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
         let tensor = self.tensors.tensor(name).map_err(|_| self.error(&format!("lacks {name}")))?;
         if tensor.dtype() != dtype {
             return Err(self.error(&format!("{name} is of type {:?}, not {dtype:?}", tensor.dtype())));
-        }
-        let sum = self.entry("crc32")?.get(name).and_then(Value::as_u64);
-        if sum != Some(crc32fast::hash(tensor.data()).into()) {
-            return Err(self.error(&format!("damaged: the checksum of {name} does not match")));
         }
         Ok((tensor.shape().to_vec(), tensor.data()))
     }
@@ -348,6 +379,11 @@ mod tests {
             assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()));
             let hits = |index: &Index| index.search(query.view(), 101, None, &()).unwrap();
             assert_eq!(hits(&loaded), hits(&index));
+            let mut mapped = Index::map(&path).unwrap();
+            assert_eq!(hits(&mapped), hits(&index));
+            assert_eq!(mapped.remove(&[3]).unwrap(), 1);
+            assert_eq!(mapped.len(), 100);
+            assert_eq!(Index::load(&path).unwrap().codes(), index.codes());
         }
         let index = index(Settings::default());
         assert_eq!(&Model::load(&path).unwrap(), index.model());

@@ -160,8 +160,10 @@ impl Index {
     }
 
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let index = py.detach(|| compcodes::Index::load(path)).map_err(to_python)?;
+    #[pyo3(signature = (path, mmap=false))]
+    fn load(py: Python<'_>, path: PathBuf, mmap: bool) -> PyResult<Self> {
+        let load = || if mmap { compcodes::Index::map(path) } else { compcodes::Index::load(path) };
+        let index = py.detach(load).map_err(to_python)?;
         Ok(Self { index: RwLock::new(index) })
     }
 

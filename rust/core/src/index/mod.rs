@@ -2,6 +2,7 @@
 
 mod column;
 mod ids;
+mod store;
 
 use crate::codebooks::MAX_CODEWORDS;
 use crate::error::{Error, Result, invalid};
@@ -18,6 +19,7 @@ use column::Column;
 use ids::Ids;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
+pub(crate) use store::Store;
 
 /// What an index measures, and what it keeps for that beside the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub struct Index {
     settings: Settings,
     tables: TableBuilder,
     /// M columns of codes, and one of levels where the settings ask for it.
-    packed: PackedCodes,
+    packed: Store,
     column: Option<Column>,
     /// −½‖x̄‖² of each vector, where the settings ask for it.
     biases: Vec<f32>,
@@ -66,7 +68,7 @@ pub struct Index {
 
 /// What files keep of an index beside its model and settings.
 pub(crate) struct Parts {
-    pub(crate) packed: PackedCodes,
+    pub(crate) packed: Store,
     pub(crate) levels: Option<Box<Levels>>,
     pub(crate) biases: Vec<f32>,
     pub(crate) ids: Option<Vec<i64>>,
@@ -91,7 +93,7 @@ impl Index {
             return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", settings.metric.name()));
         }
         let has_column = settings.scale || settings.metric != Metric::InnerProduct;
-        let packed = PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?;
+        let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?);
         let tables = TableBuilder::new(&model.codebooks);
         Ok(Self { tables, packed, column: None, biases: Vec::new(), ids: Ids::Positions(0), settings, model })
     }
@@ -112,7 +114,9 @@ impl Index {
         let k = index.model.codebooks.n_codewords();
         let (columns, m) = (packed.n_columns(), index.n_codes());
         let lines = packed.view().as_bytes().chunks_exact(BLOCK).enumerate();
+        // Mapped codes are not gone through: any byte is safe to look up, beyond K it counts as codeword 0.
         if k < MAX_CODEWORDS
+            && matches!(packed, Store::Owned(_))
             && lines
                 .filter(|(line, _)| line % columns < m)
                 .any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k))
@@ -146,7 +150,7 @@ impl Index {
     /// Whether there are no vectors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.packed.is_empty()
+        self.packed.len() == 0
     }
 
     /// Bytes kept for each vector, ids aside: the codes and what the settings ask for.
@@ -223,12 +227,12 @@ impl Index {
             };
             let bytes = self.levelled(&values)?;
             let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
-            self.packed.extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
+            self.packed.to_mut().extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
             if self.keeps_biases() {
                 self.biases.extend(values);
             }
         } else {
-            self.packed.extend(codes)?;
+            self.packed.to_mut().extend(codes)?;
         }
         self.ids.extend(n, ids);
         Ok(())
@@ -272,7 +276,7 @@ impl Index {
         let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
         let removed = self.len() - positions.len();
         if removed > 0 {
-            self.packed = PackedCodes::pack(self.packed.view().select(&positions).view())?;
+            self.packed = Store::Owned(PackedCodes::pack(self.packed.view().select(&positions).view())?);
             self.ids = self.ids.select(&positions);
             if self.keeps_biases() {
                 self.biases = positions.iter().map(|&position| self.biases[position]).collect();
@@ -465,8 +469,8 @@ impl Index {
         let column = if euclidean { Column::even(&all) } else { Column::geometric(&all) };
         let old = bytes(&column, &old);
         let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
-        self.packed =
-            PackedCodes::pack(concatenate(Axis(1), &[codes.view(), old]).expect("equal rows").view())?;
+        let all = concatenate(Axis(1), &[codes.view(), old]).expect("equal rows");
+        self.packed = Store::Owned(PackedCodes::pack(all.view())?);
         let new = bytes(&column, new);
         self.column = Some(column);
         Ok(new)
