@@ -272,6 +272,10 @@ def test_merged_indexes_are_one(quantizer, X, Q):
 
 
 def test_absurd_counts_are_refused(index, Q):
-    for k in (2**31, 2**62, 10**30):
+    for k in (10**13, 2**31, 2**59, 2**62, 2**64, 10**30):
         with pytest.raises(ValueError, match="k is"):
             index.search(Q, k)
+        with pytest.raises(ValueError, match="k is"):
+            cc.evaluate.ground_truth(Q, Q, k)
+    with pytest.raises(TypeError, match=r"quantizer is 'model\.cc'"):
+        cc.Index("model.cc")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_codes", "as_ids", "as_queries", "as_vectors", "as_weights"]
+__all__ = ["as_codes", "as_count", "as_ids", "as_queries", "as_vectors", "as_weights"]
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
@@ -72,3 +72,12 @@ def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     if not weights.any():
         raise ValueError("sample_weight is zero everywhere")
     return weights
+
+
+def as_count(name: str, value: Any) -> int:
+    """A number of things, at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}: want an integer")
+    if not 1 <= value < 2**60:
+        raise ValueError(f"{name} is {value}: want at least 1" + (" and below 2**60" if value > 1 else ""))
+    return int(value)

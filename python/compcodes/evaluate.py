@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_vectors
+from compcodes._arrays import as_count, as_vectors
 from compcodes.progress import ProgressLike, staged
 
 __all__ = ["ground_truth", "recall", "recall_curve"]
@@ -51,7 +51,7 @@ def ground_truth(
     """
     X = as_vectors(X, "X")
     Q = as_vectors(Q, "Q", X.shape[1])
-    return _core.exact_search(X, Q, k, metric, n_jobs, staged(progress, "exact search"))
+    return _core.exact_search(X, Q, as_count("k", k), metric, n_jobs, staged(progress, "exact search"))
 
 
 def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_ids, as_queries, as_vectors
+from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizer import CompositionalCodes
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Index"]
-
-_MOST_RESULTS = 2**31  # scores and ids of so many results are 24 GB
 
 
 class Index:
@@ -65,6 +63,8 @@ class Index:
     ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
+        if not isinstance(quantizer, CompositionalCodes):
+            raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
         self._quantizer = quantizer
         codebooks = quantizer._fitted()
         model = (codebooks, quantizer.selection, quantizer._parameters())
@@ -179,13 +179,11 @@ class Index:
             Shapes that do not fit, NaN or infinity in `Q`, or k below 1.
         """
         queries = as_queries(Q, self._shape[2])
-        k = _count("k", k)
-        if len(queries) * k > _MOST_RESULTS:
-            raise ValueError(f"k is {k}: {len(queries)} · k results are more than this can hold at once")
+        k = as_count("k", k)
         if rerank is None and n_candidates is not None:
             raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
         vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
-        n_candidates = 10 * k if n_candidates is None else _count("n_candidates", n_candidates)
+        n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
         allowed = None if filter is None else _as_filter(filter)
@@ -322,11 +320,3 @@ def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_]
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"filter has dtype {array.dtype}: want a bool mask, integer ids or a range")
     return np.unique(array.astype(np.int64))
-
-
-def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}: want an integer")
-    if value < 1:
-        raise ValueError(f"{name} is {value}: want at least 1")
-    return int(value)

@@ -31,6 +31,8 @@ pub fn search(
     let d = x.dim();
     check_dim(queries, "queries", d)?;
     let isa = Isa::current()?;
+    let mut hits = Hits::none(queries.n(), k)?;
+    let k = k.min(x.n());
     let mut groups = (0..queries.n())
         .step_by(QUERIES)
         .map(|first| Group::new(queries, first, k, metric))
@@ -60,8 +62,9 @@ pub fn search(
         })?;
     }
     let squares: Vec<f64> = groups.iter().flat_map(|group| group.squares.iter().copied()).collect();
-    let found: Vec<TopK> = groups.into_iter().flat_map(|group| group.found).collect();
-    let mut hits = Hits::new(k, found.into_iter());
+    for (query, found) in groups.into_iter().flat_map(|group| group.found).enumerate() {
+        hits.set(query, &found.into_sorted());
+    }
     if metric == Metric::Euclidean {
         for (mut scores, square) in hits.scores.outer_iter_mut().zip(squares) {
             scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);

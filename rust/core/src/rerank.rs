@@ -27,6 +27,7 @@ pub fn rerank(
     if let Some(position) = positions.iter().find(|&&p| p >= vectors.n() as i64) {
         return Err(invalid!("rerank has {} rows; position {position} is among the candidates", vectors.n()));
     }
+    let mut hits = Hits::none(queries.nrows(), k)?;
     let query_rows = queries.as_standard_layout();
     let best = |query: usize| {
         let candidates = positions.row(query);
@@ -38,10 +39,13 @@ pub fn rerank(
             read_finite(vectors, "rerank", position as usize, &mut x)?;
             best.push(Key::new(metric.score(query, &x) as f32, position as u32));
         }
-        Ok(best)
+        Ok(best.into_sorted())
     };
-    let found: Vec<Result<TopK>> = (0..queries.nrows()).into_par_iter().map(best).collect();
-    Ok(Hits::new(k, found.into_iter().collect::<Result<Vec<_>>>()?.into_iter()))
+    let found: Vec<Result<Vec<Key>>> = (0..queries.nrows()).into_par_iter().map(best).collect();
+    for (query, found) in found.into_iter().enumerate() {
+        hits.set(query, &found?);
+    }
+    Ok(hits)
 }
 
 #[cfg(test)]

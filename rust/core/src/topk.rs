@@ -4,6 +4,7 @@
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
+use crate::error::{Result, invalid};
 use crate::scan::Hits;
 use ndarray::Array2;
 
@@ -95,20 +96,36 @@ impl TopK {
     }
 }
 
+/// The most results, queries × k, that a search returns at once: 24 GB of scores and positions.
+const MOST: usize = 1 << 31;
+
 impl Hits {
-    /// The `k` best of each query's collection.
-    pub(crate) fn new(k: usize, found: impl ExactSizeIterator<Item = TopK>) -> Self {
-        let mut hits = Self {
-            scores: Array2::from_elem((found.len(), k), f32::NEG_INFINITY),
-            positions: Array2::from_elem((found.len(), k), -1),
-        };
-        for (query, found) in found.enumerate() {
-            for (rank, key) in found.into_sorted().into_iter().enumerate() {
-                hits.scores[[query, rank]] = key.score();
-                hits.positions[[query, rank]] = key.position().into();
-            }
+    /// Room for `k` results of each query, none found yet: −∞ and −1.
+    ///
+    /// # Errors
+    /// They are more than can be held.
+    pub(crate) fn none(n_queries: usize, k: usize) -> Result<Self> {
+        let count = n_queries.checked_mul(k).filter(|&count| count <= MOST);
+        let too_many = || invalid!("k is {k}: {n_queries} · k results are more than can be held");
+        let count = count.ok_or_else(too_many)?;
+        let (mut scores, mut positions) = (Vec::new(), Vec::new());
+        scores.try_reserve_exact(count).map_err(|_| too_many())?;
+        positions.try_reserve_exact(count).map_err(|_| too_many())?;
+        scores.resize(count, f32::NEG_INFINITY);
+        positions.resize(count, -1);
+        let shape = (n_queries, k);
+        Ok(Self {
+            scores: Array2::from_shape_vec(shape, scores).map_err(|_| too_many())?,
+            positions: Array2::from_shape_vec(shape, positions).map_err(|_| too_many())?,
+        })
+    }
+
+    /// Sets the results of one query, best first.
+    pub(crate) fn set(&mut self, query: usize, found: &[Key]) {
+        let row = self.scores.row_mut(query).into_iter().zip(self.positions.row_mut(query));
+        for ((score, position), key) in row.zip(found) {
+            (*score, *position) = (key.score(), key.position().into());
         }
-        hits
     }
 }
 

@@ -47,12 +47,11 @@ impl<'py> Rows<'py> {
         let untyped = of_rank(array, name, "(n, d)", 2)?;
         if untyped.shape()[1] == 0 {
             return Err(PyValueError::new_err(format!(
-                "{name} has shape {:?}: want at least one dimension",
-                untyped.shape()
+                "{name} has shape {}: want at least one dimension",
+                tuple(untyped.shape())
             )));
         }
-        Self::try_from(array)
-            .ok_or_else(|| dtype(untyped, name, "real numbers in native byte order, aligned"))
+        Self::try_from(array).ok_or_else(|| dtype(untyped, name, "aligned integers or floats of at most 64 bits, in native byte order"))
     }
 }
 
@@ -98,9 +97,18 @@ fn of_rank<'a, 'py>(
         return Err(PyTypeError::new_err(format!("{name} is {}: want a numpy array", array.get_type())));
     };
     if array.ndim() != rank {
-        return Err(PyValueError::new_err(format!("{name} has shape {:?}: want {shape}", array.shape())));
+        return Err(PyValueError::new_err(format!(
+            "{name} has shape {}: want {shape}",
+            tuple(array.shape())
+        )));
     }
     Ok(array)
+}
+
+/// A shape as Python writes it.
+fn tuple(shape: &[usize]) -> String {
+    let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    format!("({}{})", sizes.join(", "), if shape.len() == 1 { "," } else { "" })
 }
 
 fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {

@@ -8,7 +8,7 @@ pub(crate) fn to_python(error: Error) -> PyErr {
     match error {
         // With the number of the error Python makes it a FileNotFoundError, a PermissionError and so on.
         Error::Io { path, source } => match source.raw_os_error() {
-            Some(number) => PyOSError::new_err((number, reason(&source), path)),
+            Some(number) => PyOSError::new_err((number, reason(&source), path.into_os_string())),
             None => PyOSError::new_err(format!("{}: {source}", path.display())),
         },
         Error::Cancelled => PyKeyboardInterrupt::new_err(()),

@@ -77,6 +77,7 @@ pub fn search(
     monitor: &dyn Monitor,
 ) -> Result<Hits> {
     let plan = Plan::new(codes, tables, k, options, isa)?;
+    let mut hits = Hits::none(tables.n_queries(), k)?;
     let n_queries = tables.n_queries();
     let counter = Counter::new(monitor, codes.len() as u64 * n_queries as u64);
     let queries: Vec<usize> = (0..n_queries).collect();
@@ -88,15 +89,8 @@ pub fn search(
         missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
     }
 
-    let mut hits = Hits {
-        scores: Array2::from_elem((n_queries, k), f32::NEG_INFINITY),
-        positions: Array2::from_elem((n_queries, k), -1),
-    };
-    let rows = hits.scores.rows_mut().into_iter().zip(hits.positions.rows_mut());
-    for (found, (mut scores, mut positions)) in found.iter().zip(rows) {
-        for ((key, score), position) in found.iter().zip(&mut scores).zip(&mut positions) {
-            (*score, *position) = (key.score(), key.position().into());
-        }
+    for (query, found) in found.iter().enumerate() {
+        hits.set(query, found);
     }
     Ok(hits)
 }
