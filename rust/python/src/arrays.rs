@@ -51,7 +51,9 @@ impl<'py> Rows<'py> {
                 tuple(untyped.shape())
             )));
         }
-        Self::try_from(array).ok_or_else(|| dtype(untyped, name, "aligned integers or floats of at most 64 bits, in native byte order"))
+        Self::try_from(array).ok_or_else(|| {
+            dtype(untyped, name, "aligned integers or floats of at most 64 bits, in native byte order")
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::{run, run_holding};
+use crate::run::{run, run_briefly, run_holding};
 use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
@@ -19,6 +19,9 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Codebooks (M, K, d) f32, selection, parameters as JSON.
 type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
+
+/// Codes and table entries to go through below which a search takes a few milliseconds at most.
+const BRIEF: usize = 10_000_000;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
     (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
@@ -275,7 +278,20 @@ impl Index {
                 }
             }
         };
-        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
+        let brief = |index: &Guard<'_>| {
+            let (books, words, dim) = index.model().codebooks.view().dim();
+            queries.nrows() * books * (index.len() + words * dim) < BRIEF
+        };
+        // Where a change is under way there is nothing brief about it.
+        match self.index.try_read() {
+            Ok(index) if progress.is_none() && vectors.is_none() && brief(&index) => {
+                Ok(found(py, run_briefly(py, n_jobs, || search(&index, &()))?))
+            }
+            guard => {
+                drop(guard);
+                Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
+            }
+        }
     }
 
     /// The approximations of the vectors with these ids, (n, d) f32.

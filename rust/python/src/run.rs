@@ -72,6 +72,17 @@ pub(crate) fn run_holding<T: Send, G: Sync>(
     Ok(value)
 }
 
+/// Runs work of a few milliseconds at most on `n_jobs` threads: the calling thread only waits. To start a worker and wake
+/// it up costs several times what a search of a small index takes.
+pub(crate) fn run_briefly<T: Send>(
+    py: Python<'_>,
+    n_jobs: Option<i64>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    let pool = pool(threads(n_jobs)?)?;
+    py.detach(|| pool.install(work)).map_err(to_python)
+}
+
 #[derive(Default)]
 struct State {
     stop: AtomicBool,
