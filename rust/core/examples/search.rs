@@ -15,7 +15,7 @@ fn main() -> compcodes::Result<()> {
 
     // The approximation of the first vector is the query.
     let codes = index.codes();
-    let query = index.model().codebooks.decode(codes.slice(ndarray::s![..codes.nrows().min(1), ..]))?;
+    let query = index.model().codebooks.decode(codes.slice(ndarray::s![..codes.nrows().min(1), ..]), &())?;
     let hits = index.search(query.view(), 5, None, &())?;
     for (score, id) in hits.scores.iter().zip(&hits.positions) {
         println!("{score:10.4}  {id}");

@@ -1,12 +1,16 @@
 //! The codebooks: M sets of K codewords of d numbers. A vector is approximated by the sum of one codeword from each.
 
 use crate::error::{Error, Result, invalid};
+use crate::monitor::{Counter, Monitor};
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 
 /// The most codebooks a model may have: one byte of code each.
 pub const MAX_CODEBOOKS: usize = 64;
 /// The most codewords a codebook may have: what one byte can name.
 pub const MAX_CODEWORDS: usize = 256;
+
+/// Vectors decoded between two looks at the monitor.
+const DECODED: usize = 256;
 
 /// How codewords may be chosen: the paper's schemes. With M = 1 all three are k-means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,22 @@ impl Codebooks {
         self.data
     }
 
+    /// Refuses codebooks that `selection` cannot choose from.
+    ///
+    /// # Errors
+    /// It shares one codebook and these are not M times the same; or it wants M different codewords of fewer than M.
+    pub fn check_selection(&self, selection: Selection) -> Result<()> {
+        let (m, k, d) = self.view().dim();
+        let mut books = self.as_slice().chunks_exact(k * d);
+        if selection.is_shared() && books.any(|book| book != &self.as_slice()[..k * d]) {
+            return Err(invalid!("{} takes M equal codebooks; these differ", selection.name()));
+        }
+        if selection == Selection::MCombination && k < m {
+            return Err(invalid!("m-combination chooses {m} different codewords of only {k}"));
+        }
+        Ok(())
+    }
+
     /// Refuses codes (n, M) of another M, or that name a codeword ≥ K.
     ///
     /// # Errors
@@ -155,18 +175,22 @@ impl Codebooks {
     /// The approximations that `codes` (n, M) stand for, (n, d): sums of codewords in the order m = 0 … M−1.
     ///
     /// # Errors
-    /// See [`check_codes`](Self::check_codes).
-    pub fn decode(&self, codes: ArrayView2<'_, u8>) -> Result<Array2<f32>> {
+    /// See [`check_codes`](Self::check_codes); or a cancelling monitor.
+    pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
         use rayon::prelude::*;
         self.check_codes(codes)?;
+        let counter = Counter::new(monitor, codes.nrows() as u64);
         let mut out = Array2::zeros((codes.nrows(), self.dim()));
-        let rows = out.as_slice_mut().expect("fresh").par_chunks_mut(self.dim()).enumerate();
-        rows.for_each(|(n, row)| {
-            for (m, &code) in codes.row(n).iter().enumerate() {
-                let codeword = self.codeword(m, usize::from(code));
-                row.iter_mut().zip(codeword).for_each(|(x, c)| *x += c);
+        let chunks = out.as_slice_mut().expect("fresh").par_chunks_mut(DECODED * self.dim()).enumerate();
+        chunks.try_for_each(|(i, rows)| {
+            for (row, code) in rows.chunks_exact_mut(self.dim()).zip(codes.outer_iter().skip(i * DECODED)) {
+                for (m, &code) in code.iter().enumerate() {
+                    let codeword = self.codeword(m, usize::from(code));
+                    row.iter_mut().zip(codeword).for_each(|(x, c)| *x += c);
+                }
             }
-        });
+            counter.add((rows.len() / self.dim()) as u64)
+        })?;
         Ok(out)
     }
 }

@@ -1,7 +1,7 @@
 //! The exact largest inner products, by comparing every query with every vector: what approximate search is judged by.
 
 use crate::chunk;
-use crate::error::Result;
+use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::metric::{Metric, normalise, squared_norm};
 use crate::monitor::{Counter, Monitor};
@@ -30,6 +30,9 @@ pub fn search(
 ) -> Result<Hits> {
     let d = x.dim();
     check_dim(queries, "queries", d)?;
+    if u32::try_from(x.n()).is_err() {
+        return Err(invalid!("X has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
+    }
     let isa = Isa::current()?;
     let mut hits = Hits::none(queries.n(), k)?;
     let k = k.min(x.n());

@@ -44,7 +44,9 @@ pub fn residual_kmeans(
         } else {
             n_codewords
         };
-        let (book, codes) = kmeans(&residuals, size, &mut rng)?;
+        // Progress is told by levels, but a level may be long: ask whether to go on more often.
+        let go_on = |_, _| monitor.report(level as u64, levels as u64).is_ok();
+        let (book, codes) = kmeans(&residuals, size, &mut rng, &go_on)?;
         for (mut residual, &code) in residuals.outer_iter_mut().zip(&codes) {
             residual -= &book.slice(s![0, usize::from(code), ..]);
         }
@@ -119,14 +121,19 @@ fn sample(x: &dyn Vectors, limit: usize, rng: &mut ChaCha8Rng) -> Result<Array2<
 }
 
 /// One codebook (1, `size`, d) by Lloyd's algorithm from random vectors, and the codes of `x` with it.
-fn kmeans(x: &Array2<f32>, size: usize, rng: &mut ChaCha8Rng) -> Result<(Array3<f32>, Array2<u8>)> {
+fn kmeans(
+    x: &Array2<f32>,
+    size: usize,
+    rng: &mut ChaCha8Rng,
+    monitor: &dyn Monitor,
+) -> Result<(Array3<f32>, Array2<u8>)> {
     let n = x.nrows();
     let first: Vec<usize> =
         if n >= size { index::sample(rng, n, size).into_vec() } else { (0..size).map(|i| i % n).collect() };
     let mut book = Codebooks::new(x.select(Axis(0), &first).insert_axis(Axis(0)))?;
-    let mut codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), &())?;
+    let mut codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;
     for _ in 0..ROUNDS {
-        let sums = NormalEquations::assemble(&x.view(), codes.view(), size, None, &())?;
+        let sums = NormalEquations::assemble(&x.view(), codes.view(), size, None, monitor)?;
         let mut means = book.clone().into_inner();
         for (k, mut mean) in means.index_axis_mut(Axis(0), 0).outer_iter_mut().enumerate() {
             let count = sums.a[[k, k]];
@@ -135,10 +142,10 @@ fn kmeans(x: &Array2<f32>, size: usize, rng: &mut ChaCha8Rng) -> Result<(Array3<
             }
         }
         let means = Codebooks::new(means)?;
-        let errors = crate::encode::errors(&means, &x.view(), codes.view(), &())?;
+        let errors = crate::encode::errors(&means, &x.view(), codes.view(), monitor)?;
         let errors = errors.as_slice().expect("contiguous");
         (book, _) = reseed(&means, &x.view(), codes.view(), errors, false)?;
-        codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), &())?;
+        codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;
     }
     Ok((book.into_inner(), codes))
 }
@@ -157,7 +164,7 @@ mod tests {
         }
         let books = residual_kmeans(&x.view(), 1, 8, Selection::Group, 1, &()).unwrap();
         let codes = Encoder::new(&books, Selection::Group).unwrap().encode(&x.view(), &()).unwrap();
-        assert_eq!(books.decode(codes.view()).unwrap(), x);
+        assert_eq!(books.decode(codes.view(), &()).unwrap(), x);
     }
 
     #[test]

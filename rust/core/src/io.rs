@@ -9,7 +9,7 @@
 //! | `ids` | I64 | (n) | indexes with ids of their own |
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
-//! `parameters`, `crc32`, a checksum of each tensor, and for indexes `n`, `metric`, `scale` and `exact_norms`. A file is written under a temporary name and
+//! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale` and `exact_norms`. A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 #![allow(unsafe_code)] // to map files into memory
 
@@ -168,16 +168,39 @@ fn write(
     entries.insert("version".to_owned(), json!(VERSION));
     entries.insert("selection".to_owned(), json!(model.selection.name()));
     entries.insert("parameters".to_owned(), Value::Object(model.parameters.clone()));
+    let checksum = checksum(&entries, all.iter().map(|(name, dtype, shape, _)| (*name, *dtype, &shape[..])));
+    entries.insert("checksum".to_owned(), json!(checksum));
     let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
     let header = header(metadata, &all).map_err(|reason| Error::Format { path: path.to_owned(), reason })?;
     let parts = std::iter::once(&header[..]).chain(all.iter().map(|(_, _, _, bytes)| *bytes));
     replace(path, parts).map_err(|source| Error::Io { path: path.to_owned(), source })
 }
 
+/// Of all that the header says: the entries but for the checksum itself, and the tensors in the order of their names.
+fn checksum<'a>(
+    entries: &Map<String, Value>,
+    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>,
+) -> u32 {
+    let entries: Vec<_> = entries.iter().filter(|(name, _)| *name != "checksum").collect();
+    let mut tensors: Vec<_> =
+        tensors.map(|(name, dtype, shape)| format!("{name} {dtype:?} {shape:?}")).collect();
+    tensors.sort_unstable();
+    crc32fast::hash(json!([entries, tensors]).to_string().as_bytes())
+}
+
 /// Makes `parts` the content of the file: all of them or, after an error, none.
 fn replace<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> std::io::Result<()> {
+    // A link stays one, what is no file is not replaced by one, and who may read it stays as it was.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(std::io::Error::other("exists and is not a file"));
+    }
     let temporary = Temporary::beside(path);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
+    if let Some(old) = old {
+        file.set_permissions(old.permissions())?;
+    }
     for part in parts {
         file.write_all(part)?;
     }
@@ -209,10 +232,7 @@ impl Temporary {
     fn beside(path: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}-{count}.part", std::process::id()));
-        Self(path.with_file_name(name))
+        Self(path.with_file_name(format!(".compcodes-{}-{count}.part", std::process::id())))
     }
 }
 
@@ -225,10 +245,11 @@ impl Drop for Temporary {
 
 fn map(path: &Path) -> Result<memmap2::Mmap> {
     let failed = |source| Error::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
+    // Asked before it is opened: to open a pipe waits for somebody to write.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::Format { path: path.to_owned(), reason: "is not a file".to_owned() });
     }
+    let file = File::open(path).map_err(failed)?;
     // SAFETY: the bytes are only read, and files of ours are replaced by renaming, never written in place.
     unsafe { memmap2::Mmap::map(&file) }.map_err(failed)
 }
@@ -251,7 +272,21 @@ impl<'a> Reader<'a> {
         let entries: Map<String, Value> = serde_json::from_str(entry).map_err(|e| damaged(&e))?;
         let reader = Self { path, tensors, entries };
         match reader.entry("version")?.as_u64() {
-            Some(1..=VERSION) => Ok(reader),
+            Some(1..=VERSION) => {
+                let tensors = reader
+                    .tensors
+                    .iter()
+                    .map(|(name, tensor)| (name, tensor.dtype(), tensor.shape().to_vec()));
+                let tensors: Vec<_> = tensors.collect();
+                let sum = checksum(
+                    &reader.entries,
+                    tensors.iter().map(|(name, dtype, shape)| (*name, *dtype, &shape[..])),
+                );
+                if reader.entry("checksum")?.as_u64() != Some(sum.into()) {
+                    return Err(reader.error("damaged: the checksum of the header does not match"));
+                }
+                Ok(reader)
+            }
             Some(later) if later > VERSION => {
                 Err(reader.error(&format!("format version {later}; this release reads up to {VERSION}")))
             }
@@ -336,6 +371,7 @@ impl<'a> Reader<'a> {
         let codebooks = Codebooks::new(data).map_err(|e| self.error(&e.to_string()))?;
         let selection = self.entry("selection")?.as_str().unwrap_or_default();
         let selection = selection.parse().map_err(|e: Error| self.error(&e.to_string()))?;
+        codebooks.check_selection(selection).map_err(|e| self.error(&e.to_string()))?;
         let parameters = self.entry("parameters")?.as_object().cloned();
         let parameters = parameters.ok_or_else(|| self.error("parameters are not an object"))?;
         Ok(Model { codebooks, selection, parameters })
@@ -413,17 +449,20 @@ mod tests {
             fs::write(&path, &bytes[..cut]).unwrap();
             assert!(Index::load(&path).is_err(), "cut at {cut}");
         }
-        let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         for at in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[at] ^= 0x11;
-            fs::write(&path, &changed).unwrap();
-            match Index::load(&path) {
-                Err(_) => {}
-                // Within the header a change may leave what is read as it was, but never the tensors.
-                Ok(loaded) => {
-                    assert!(at < data, "byte {at}");
-                    assert_eq!((loaded.codes(), loaded.biases()), (index.codes(), index.biases()));
+            for flip in [0x01, 0x10] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                fs::write(&path, &changed).unwrap();
+                // Nothing but the kind of white space around the header may change unnoticed.
+                if let Ok(loaded) = Index::load(&path) {
+                    assert_eq!(
+                        (loaded.model(), loaded.settings()),
+                        (index.model(), index.settings()),
+                        "byte {at}"
+                    );
+                    assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()), "byte {at}");
+                    assert_eq!(loaded.biases(), index.biases(), "byte {at}");
                 }
             }
         }

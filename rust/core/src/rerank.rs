@@ -2,6 +2,7 @@
 
 use crate::error::{Result, invalid};
 use crate::metric::Metric;
+use crate::monitor::{Counter, Monitor};
 use crate::scan::Hits;
 use crate::topk::{Key, TopK};
 use crate::vectors::{Vectors, check_dim, read_finite};
@@ -19,6 +20,7 @@ pub fn rerank(
     positions: ArrayView2<'_, i64>,
     k: usize,
     metric: Metric,
+    monitor: &dyn Monitor,
 ) -> Result<Hits> {
     check_dim(vectors, "rerank", queries.ncols())?;
     if queries.nrows() != positions.nrows() {
@@ -28,6 +30,7 @@ pub fn rerank(
         return Err(invalid!("rerank has {} rows; position {position} is among the candidates", vectors.n()));
     }
     let mut hits = Hits::none(queries.nrows(), k)?;
+    let counter = Counter::new(monitor, queries.nrows() as u64);
     let query_rows = queries.as_standard_layout();
     let best = |query: usize| {
         let candidates = positions.row(query);
@@ -35,10 +38,14 @@ pub fn rerank(
         let mut x = vec![0.0; queries.ncols()];
         let query = query_rows.row(query);
         let query = query.as_slice().expect("standard layout");
-        for &position in candidates.iter().filter(|&&position| position >= 0) {
+        for (i, &position) in candidates.iter().filter(|&&position| position >= 0).enumerate() {
+            if i % 1024 == 1023 {
+                counter.add(0)?;
+            }
             read_finite(vectors, "rerank", position as usize, &mut x)?;
             best.push(Key::new(metric.score(query, &x) as f32, position as u32));
         }
+        counter.add(1)?;
         Ok(best.into_sorted())
     };
     let found: Vec<Result<Vec<Key>>> = (0..queries.nrows()).into_par_iter().map(best).collect();
@@ -62,12 +69,13 @@ mod tests {
             array![[0, 3, 1, -1]].view(),
             4,
             Metric::InnerProduct,
+            &(),
         )
         .unwrap();
         assert_eq!(hits.positions, array![[1, 3, 0, -1]]);
         assert_eq!(hits.scores, array![[3.0, 3.0, 1.0, f32::NEG_INFINITY]]);
         assert!(
-            rerank(array![[1.0, 0.0]].view(), &x.view(), array![[4]].view(), 1, Metric::InnerProduct)
+            rerank(array![[1.0, 0.0]].view(), &x.view(), array![[4]].view(), 1, Metric::InnerProduct, &())
                 .is_err()
         );
     }

@@ -4,7 +4,7 @@
 //! Both sides are sums over vectors, so those of shards add up to those of the whole.
 
 use crate::chunk;
-use crate::codebooks::{Codebooks, MAX_CODEWORDS};
+use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::{Subset, Vectors, read_finite};
@@ -47,7 +47,7 @@ impl NormalEquations {
             k: n_codewords,
             weights,
         };
-        let a = codes.co_occurrences();
+        let a = codes.co_occurrences(monitor)?;
         let b = codes.sums(x, monitor)?;
         Ok(Self { a, b })
     }
@@ -86,6 +86,9 @@ fn check(
     if codes.nrows() != x.n() {
         return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
     }
+    if !(1..=MAX_CODEBOOKS).contains(&codes.ncols()) {
+        return Err(invalid!("codes have {} columns: want 1 to {MAX_CODEBOOKS}", codes.ncols()));
+    }
     if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
         return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
     }
@@ -121,7 +124,7 @@ impl Codes<'_> {
     }
 
     /// B Bᵀ: a task for each pair of codebooks counts in a block of its own, which the L2 cache holds.
-    fn co_occurrences(&self) -> Array2<f64> {
+    fn co_occurrences(&self, monitor: &dyn Monitor) -> Result<Array2<f64>> {
         let (m, k) = (self.m, self.k);
         let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
         let mut a = Array2::zeros((m * k, m * k));
@@ -132,8 +135,9 @@ impl Codes<'_> {
                 a.slice_mut(s![i * k..(i + 1) * k, j * k..(j + 1) * k]).assign(block);
                 a.slice_mut(s![j * k..(j + 1) * k, i * k..(i + 1) * k]).assign(&block.t());
             }
+            monitor.report(0, self.codes.len() as u64)?;
         }
-        a
+        Ok(a)
     }
 
     fn block(&self, i: usize, j: usize) -> Array2<f64> {

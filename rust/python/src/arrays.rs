@@ -98,6 +98,14 @@ fn of_rank<'a, 'py>(
     let Ok(array) = array.cast::<PyUntypedArray>() else {
         return Err(PyTypeError::new_err(format!("{name} is {}: want a numpy array", array.get_type())));
     };
+    // Fields of records, for one: their rows may begin between the numbers' places, which the core could not address.
+    let size = array.dtype().itemsize() as isize;
+    let aligned = array.getattr("flags")?.getattr("aligned")?.is_truthy()?;
+    if !aligned || size == 0 || array.strides().iter().any(|stride| stride % size != 0) {
+        return Err(PyValueError::new_err(format!(
+            "{name} is not aligned to its numbers: pass a copy, {name}.copy()"
+        )));
+    }
     if array.ndim() != rank {
         return Err(PyValueError::new_err(format!(
             "{name} has shape {}: want {shape}",

@@ -2,7 +2,7 @@
 
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::{run, run_briefly, run_holding};
+use crate::run::{pool, run, run_holding};
 use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
@@ -20,7 +20,8 @@ type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Codebooks (M, K, d) f32, selection, parameters as JSON.
 type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
 
-/// Codes and table entries to go through below which a search takes a few milliseconds at most.
+/// Codes and table entries below which a search takes a few milliseconds at most: the calling thread then waits for the
+/// pool itself. To start a worker and wake it up costs several times what a search of a small index takes.
 const BRIEF: usize = 10_000_000;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
@@ -90,19 +91,29 @@ impl Index {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the index, off the interpreter lock.
+    /// Changes the index, off the interpreter lock. The lock is taken outside the pool: see [`run_holding`].
     fn change<T: Send>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut compcodes::Index) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let change = || change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner));
-        py.detach(change).map_err(to_python)
+        let pool = pool(None)?;
+        let locked = || {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            let index = &mut *index;
+            pool.install(|| change(index))
+        };
+        py.detach(locked).map_err(to_python)
     }
 
-    /// Reads off the interpreter lock, since a writer may hold the index while it waits for that lock.
-    fn look<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&compcodes::Index) -> T + Send) -> T {
-        py.detach(|| look(&self.read()))
+    /// Reads the index, off the interpreter lock since a writer may hold the index.
+    fn look<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&compcodes::Index) -> T + Send) -> PyResult<T> {
+        let pool = pool(None)?;
+        Ok(py.detach(|| {
+            let index = self.read();
+            let index = &*index;
+            pool.install(|| look(index))
+        }))
     }
 }
 
@@ -171,41 +182,41 @@ impl Index {
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.look(py, |index| index.save(path)).map_err(to_python)
+        self.look(py, |index| index.save(path))?.map_err(to_python)
     }
 
-    fn __len__(&self, py: Python<'_>) -> usize {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.look(py, compcodes::Index::len)
     }
 
     /// (codebooks, selection, parameters).
-    fn model<'py>(&self, py: Python<'py>) -> Parts<'py> {
-        let model = self.look(py, |index| index.model().clone());
-        parts(py, &model)
+    fn model<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        let model = self.look(py, |index| index.model().clone())?;
+        Ok(parts(py, &model))
     }
 
     /// (metric, scale, exact_norms).
-    fn settings(&self, py: Python<'_>) -> (&'static str, bool, bool) {
-        let settings = self.look(py, compcodes::Index::settings);
-        (settings.metric.name(), settings.scale, settings.exact_norms)
+    fn settings(&self, py: Python<'_>) -> PyResult<(&'static str, bool, bool)> {
+        let settings = self.look(py, compcodes::Index::settings)?;
+        Ok((settings.metric.name(), settings.scale, settings.exact_norms))
     }
 
-    fn bytes_per_vector(&self, py: Python<'_>) -> usize {
+    fn bytes_per_vector(&self, py: Python<'_>) -> PyResult<usize> {
         self.look(py, compcodes::Index::bytes_per_vector)
     }
 
     /// All codes, (n, M) u8.
-    fn codes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<u8>> {
-        self.look(py, compcodes::Index::codes).into_pyarray(py)
+    fn codes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        Ok(self.look(py, compcodes::Index::codes)?.into_pyarray(py))
     }
 
     /// All ids, (n,) i64.
-    fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let ids = self.look(py, |index| match index.ids() {
             Some(ids) => ids.to_vec(),
             None => (0..index.len() as i64).collect(),
-        });
-        ids.into_pyarray(py)
+        })?;
+        Ok(ids.into_pyarray(py))
     }
 
     #[pyo3(signature = (codes, ids=None, scales=None))]
@@ -246,7 +257,7 @@ impl Index {
 
     fn merge(&self, py: Python<'_>, other: PyRef<'_, Index>) -> PyResult<()> {
         // By way of a copy: two locks held at once could wait for each other.
-        let other = other.look(py, compcodes::Index::clone);
+        let other = other.look(py, compcodes::Index::clone)?;
         self.change(py, |index| index.merge(&other))
     }
 
@@ -269,7 +280,7 @@ impl Index {
         let allowed = filter.map(Filter::detach).transpose()?;
         let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
         let vectors = rows.as_ref().map(Rows::view);
-        let search = |index: &Guard<'_>, monitor: &dyn Monitor| -> Result<Hits> {
+        let search = |index: &compcodes::Index, monitor: &dyn Monitor| -> Result<Hits> {
             let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
             match &vectors {
                 None => index.search(queries, k, allowed.as_deref(), monitor),
@@ -278,26 +289,27 @@ impl Index {
                 }
             }
         };
-        let brief = |index: &Guard<'_>| {
+        let brief = |index: &compcodes::Index| {
             let (books, words, dim) = index.model().codebooks.view().dim();
-            queries.nrows() * books * (index.len() + words * dim) < BRIEF
+            let work = books.saturating_mul(index.len() + words * dim).saturating_mul(queries.nrows());
+            progress.is_none() && vectors.is_none() && work < BRIEF
         };
         // Where a change is under way there is nothing brief about it.
-        match self.index.try_read() {
-            Ok(index) if progress.is_none() && vectors.is_none() && brief(&index) => {
-                Ok(found(py, run_briefly(py, n_jobs, || search(&index, &()))?))
-            }
-            guard => {
-                drop(guard);
-                Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
-            }
+        if let Ok(index) = self.index.try_read()
+            && brief(&index)
+        {
+            let (index, pool) = (&*index, pool(n_jobs)?);
+            let hits = py.detach(|| pool.install(|| search(index, &())));
+            return Ok(found(py, hits.map_err(to_python)?));
         }
+        let search = |index: &Guard<'_>, monitor: &dyn Monitor| search(index, monitor);
+        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
     }
 
     /// The approximations of the vectors with these ids, (n, d) f32.
     fn reconstruct<'py>(&self, py: Python<'py>, ids: Any<'_, 'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        let vectors = self.look(py, |index| index.reconstruct(&ids)).map_err(to_python)?;
+        let vectors = self.look(py, |index| index.reconstruct(&ids))?.map_err(to_python)?;
         Ok(vectors.into_pyarray(py))
     }
 }

@@ -41,18 +41,19 @@ pub(crate) fn run_holding<T: Send, G: Sync>(
     acquire: impl FnOnce() -> G + Send,
     work: impl FnOnce(&G, &dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let pool = pool(threads(n_jobs)?)?;
+    let pool = pool(n_jobs)?;
     let progress = progress.map(|callback| callback.clone().unbind());
     let state = State::default();
     let (result, raised) = py.detach(|| {
         std::thread::scope(|scope| {
             let (finished, wait) = mpsc::channel::<()>();
-            let worker = scope.spawn(|| {
+            let worker = std::thread::Builder::new().spawn_scoped(scope, || {
                 // Dropped, and so noticed, on a panic too.
                 let _finished = finished;
                 let held = acquire();
                 pool.install(|| work(&held, &state))
             });
+            let worker = worker.map_err(no_thread)?;
             let mut raised = None;
             while let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {
                 if raised.is_none() {
@@ -60,9 +61,9 @@ pub(crate) fn run_holding<T: Send, G: Sync>(
                     state.stop.store(raised.is_some(), Ordering::Relaxed);
                 }
             }
-            (worker.join(), raised)
+            PyResult::Ok((worker.join(), raised))
         })
-    });
+    })?;
     let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     if let Some(raised) = raised {
         return Err(raised);
@@ -70,17 +71,6 @@ pub(crate) fn run_holding<T: Send, G: Sync>(
     let value = result.map_err(to_python)?;
     state.tell(py, progress.as_ref())?;
     Ok(value)
-}
-
-/// Runs work of a few milliseconds at most on `n_jobs` threads: the calling thread only waits. To start a worker and wake
-/// it up costs several times what a search of a small index takes.
-pub(crate) fn run_briefly<T: Send>(
-    py: Python<'_>,
-    n_jobs: Option<i64>,
-    work: impl FnOnce() -> Result<T> + Send,
-) -> PyResult<T> {
-    let pool = pool(threads(n_jobs)?)?;
-    py.detach(|| pool.install(work)).map_err(to_python)
 }
 
 #[derive(Default)]
@@ -122,6 +112,10 @@ fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
     }
 }
 
+fn no_thread(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(format!("cannot start threads: {error}"))
+}
+
 /// The pools of this process, by their number of threads.
 static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
 
@@ -130,7 +124,9 @@ struct Pools {
     by_threads: HashMap<usize, Arc<ThreadPool>>,
 }
 
-fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
+/// The pool of `n_jobs` threads.
+pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
+    let threads = threads(n_jobs)?;
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if pools.as_ref().is_none_or(|pools| pools.process != process) {

@@ -89,7 +89,7 @@ pub(crate) fn decode<'py>(
     let books = self::codebooks(codebooks, "codebooks")?;
     let codes = self::codes(codes, "codes")?;
     let codes = codes.as_array();
-    Ok(run(py, n_jobs, None, |_| books.decode(codes))?.into_pyarray(py))
+    Ok(run(py, n_jobs, None, |monitor| books.decode(codes, monitor))?.into_pyarray(py))
 }
 
 /// Squared error of each row, (n,) f64.

@@ -21,6 +21,9 @@ use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
 pub(crate) use store::Store;
 
+/// Queries whose tables are held at once: 8 MB for M = 8.
+const BATCH: usize = 1024;
+
 /// What an index measures, and what it keeps for that beside the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -319,7 +322,8 @@ impl Index {
             return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
         }
         let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
-        let mut hits = rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric)?;
+        let mut hits =
+            rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);
         Ok(hits)
     }
@@ -374,7 +378,7 @@ impl Index {
             .map(|(position, id)| position.ok_or_else(|| no_such(*id)))
             .collect();
         let codes = self.packed.view().select(&positions?);
-        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]))
+        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), &())
     }
 
     fn search_positions(
@@ -395,7 +399,6 @@ impl Index {
         } else {
             queries
         };
-        let tables = self.tables.tables(queries, isa)?;
         // An empty index has no levels yet, and needs none.
         let none: Levels = [1.0; 256];
         let levels = if self.has_column() { levels.or(Some(&none)) } else { None };
@@ -405,8 +408,19 @@ impl Index {
             bias: levels.filter(|_| euclidean),
             exact_bias: self.keeps_biases().then_some(&self.biases),
         };
-        let mut hits =
-            scan::search(self.packed.view(), &tables, k, Options { allowed, adjust }, isa, monitor)?;
+        let options = Options { allowed, adjust };
+        let mut hits = Hits::none(queries.nrows(), k)?;
+        let total = (queries.nrows() * self.len()) as u64;
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
+            let first = i * BATCH;
+            let before = (first * self.len()) as u64;
+            let within = |done, _| monitor.report(before + done, total).is_ok();
+            let tables = self.tables.tables(queries, isa)?;
+            let part = scan::search(self.packed.view(), &tables, k, options, isa, &within)?;
+            let rows = s![first..first + queries.nrows(), ..];
+            hits.scores.slice_mut(rows).assign(&part.scores);
+            hits.positions.slice_mut(rows).assign(&part.positions);
+        }
         if euclidean {
             // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
             for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
@@ -493,7 +507,7 @@ impl Model {
             let mut vector = vec![0.0; x.dim()];
             crate::vectors::read_finite(x, "X", row, &mut vector)?;
             let code = codes.slice(s![row..=row, ..]);
-            let approximation = self.codebooks.decode(code)?;
+            let approximation = self.codebooks.decode(code, &())?;
             let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
             let scale = squared_norm(&vector) / along;
             Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
