@@ -1,7 +1,7 @@
 //! Training without the Python layer: the same alternation of encoding and update, with this crate's own solver.
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{self, Encoder};
+use crate::encode::{self, Encoder, Loss};
 use crate::error::Result;
 use crate::init::{check, random_codes, residual_kmeans};
 use crate::monitor::Monitor;
@@ -85,12 +85,12 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
             (update(x, &codes, &zeros, selection, ridge)?, codes)
         }
     };
-    let mut errors = encode::errors(&codebooks, x, codes.view(), &())?;
+    let mut errors = encode::errors(&codebooks, Loss::RECONSTRUCTION, x, codes.view(), &())?;
     let mut history = vec![mean(&errors)];
     for iteration in 0..training.max_iter {
         monitor.report(iteration as u64, training.max_iter as u64)?;
         let better = update(x, &codes, &codebooks, selection, ridge)?;
-        let now = encode::errors(&better, x, codes.view(), &())?;
+        let now = encode::errors(&better, Loss::RECONSTRUCTION, x, codes.view(), &())?;
         // Least squares cannot raise the objective but by rounding; then there is nothing left to gain.
         if mean(&now) > history[iteration] {
             break;
@@ -148,7 +148,7 @@ mod tests {
                 let trained = train(&x.view(), &training, &()).unwrap();
                 assert!(trained.history.is_sorted_by(|a, b| a >= b), "{:?}", trained.history);
                 let error =
-                    mean(&encode::errors(&trained.codebooks, &x.view(), trained.codes.view(), &()).unwrap());
+                    mean(&encode::errors(&trained.codebooks, Loss::RECONSTRUCTION, &x.view(), trained.codes.view(), &()).unwrap());
                 assert_eq!(Some(&error), trained.history.last());
             }
         }

@@ -59,3 +59,21 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
         found => found as usize,
     }
 }
+
+/// `scores += row`.
+#[inline(always)]
+pub(super) fn add(scores: &mut [f32], row: &[f32]) {
+    scores.iter_mut().zip(row).for_each(|(score, row)| *score += row);
+}
+
+/// `scores += plus − minus`.
+#[inline(always)]
+pub(super) fn add_difference(scores: &mut [f32], plus: &[f32], minus: &[f32]) {
+    scores.iter_mut().zip(plus.iter().zip(minus)).for_each(|(score, (plus, minus))| *score += plus - minus);
+}
+
+/// `scores += factor · row`.
+#[inline(always)]
+pub(super) fn add_multiple(scores: &mut [f32], factor: f32, row: &[f32]) {
+    scores.iter_mut().zip(row).for_each(|(score, row)| *score += factor * row);
+}

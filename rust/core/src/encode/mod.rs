@@ -3,6 +3,11 @@
 
 mod greedy;
 mod lanes;
+mod local_search;
+mod loss;
+mod scores;
+
+pub use loss::Loss;
 
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -11,6 +16,8 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::product::{Panels, Tiles, multiply};
 use crate::vectors::{Vectors, check_dim, read_finite};
+use greedy::Greedy;
+use scores::Scores;
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 
@@ -47,11 +54,33 @@ pub struct Encoder {
     gram: Vec<f32>,
     /// Codewords of a codebook, padded to whole lanes.
     stride: usize,
+    /// ⟨center, c⟩ of each column.
+    center_products: Vec<f32>,
+    loss: Loss,
+    /// η − 1 of the loss.
+    beta: f32,
+    encoding: Encoding,
+}
+
+/// How codes are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// The paper's: at each step the codebook and codeword that leave the smallest loss.
+    #[default]
+    Greedy,
+    /// From a greedy code on, changes a few codewords at random and lets the others settle, `rounds` times, keeping
+    /// what is better.
+    LocalSearch {
+        /// How often.
+        rounds: usize,
+        /// Of the random changes: each row has its own sequence, from this and its number.
+        seed: u64,
+    },
 }
 
 /// What [`Encoder::improve`] did to each row.
 pub struct Improved {
-    /// Squared error ‖x − x̄‖² of each row with the codes it had.
+    /// Loss of each row with the codes it had.
     pub before: Array1<f64>,
     /// The same with the codes it has now: never more.
     pub after: Array1<f64>,
@@ -93,13 +122,33 @@ impl Encoder {
             scale,
             norms: norms.collect(),
             gram: Vec::new(),
+            center_products: Vec::new(),
             panels,
             stride,
+            loss: Loss::RECONSTRUCTION,
+            beta: 0.0,
+            encoding: Encoding::Greedy,
         };
+        encoder.center_products = encoder.center_products(word);
         if m > 1 {
             encoder.gram = encoder.gram(books * stride, word);
         }
         Ok(encoder)
+    }
+
+    /// Judges codes by `loss` instead of the squared error.
+    #[must_use]
+    pub fn with_loss(mut self, loss: Loss) -> Self {
+        self.loss = loss;
+        self.beta = loss.extra() as f32;
+        self
+    }
+
+    /// Chooses codes as `encoding` says instead of greedily.
+    #[must_use]
+    pub fn with_encoding(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
+        self
     }
 
     /// The codebooks it encodes with.
@@ -155,8 +204,8 @@ impl Encoder {
                 .map_init(
                     || Scratch::new(self, rows),
                     |scratch, (i, codes)| {
-                        scratch.read(self, x, i * rows, codes.len() / m)?;
-                        scratch.choose(self, codes);
+                        scratch.scores.read(self, x, i * rows, codes.len() / m)?;
+                        scratch.choose(self, i * rows, Start::Greedy, codes);
                         finish(codes)
                     },
                 )
@@ -169,8 +218,10 @@ impl Encoder {
                     .map_init(
                         || (Scratch::new(self, rows), vec![0u8; rows * m]),
                         |(scratch, new), ((i, codes), (before, after))| {
-                            scratch.read(self, x, i * rows, before.len())?;
-                            scratch.choose(self, &mut new[..codes.len()]);
+                            scratch.scores.read(self, x, i * rows, before.len())?;
+                            let new = &mut new[..codes.len()];
+                            new.copy_from_slice(codes);
+                            scratch.choose(self, i * rows, Start::Given, new);
                             let rows =
                                 codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
                             for (r, ((code, new), (before, after))) in rows.enumerate() {
@@ -191,6 +242,13 @@ impl Encoder {
         failed.unwrap_or(Ok(()))
     }
 
+    fn center_products<'a>(&self, word: impl Fn(usize) -> Option<&'a [f32]>) -> Vec<f32> {
+        let product = |word: &[f32]| {
+            word.iter().zip(&self.center).map(|(&c, &center)| f64::from(c) * f64::from(center)).sum::<f64>()
+        };
+        (0..self.panels.columns()).map(|i| word(i).map_or(0.0, product) as f32).collect()
+    }
+
     fn gram<'a>(&self, codewords: usize, word: impl Fn(usize) -> Option<&'a [f32]> + Sync) -> Vec<f32> {
         let columns = self.panels.columns();
         let mut gram = vec![0.0; codewords * columns];
@@ -209,12 +267,13 @@ impl Encoder {
     }
 }
 
-/// The squared error ‖x − x̄‖² of each row of `x` (n, d) with `codes` (n, M), in f64.
+/// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
 ///
 /// # Errors
 /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
 pub fn errors(
     codebooks: &Codebooks,
+    loss: Loss,
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
     monitor: &dyn Monitor,
@@ -235,7 +294,7 @@ pub fn errors(
                 for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
                     code.clear();
                     code.extend(codes.row(i * rows + r));
-                    *error = row_error(codebooks, x, code, approximation);
+                    *error = loss.of(codebooks, x, code, approximation);
                 }
                 counter.add(errors.len() as u64)
             },
@@ -250,23 +309,6 @@ fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
         return Ok(());
     }
     Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
-}
-
-/// ‖x − Σ c‖²: the sum in f32 and in order, as `decode` has it; the squares in f64, so that they cannot overflow.
-fn row_error(codebooks: &Codebooks, x: &[f32], code: &[u8], approximation: &mut [f32]) -> f64 {
-    approximation.fill(0.0);
-    for (m, &k) in code.iter().enumerate() {
-        approximation.iter_mut().zip(codebooks.codeword(m, usize::from(k))).for_each(|(a, c)| *a += c);
-    }
-    // Eight sums side by side, so that the loop is not one long chain of additions.
-    let mut sums = [0.0f64; 8];
-    for (x, a) in x.chunks(8).zip(approximation.chunks(8)) {
-        for ((sum, &x), &a) in sums.iter_mut().zip(x).zip(a) {
-            let difference = f64::from(x) - f64::from(a);
-            *sum += difference * difference;
-        }
-    }
-    sums.iter().sum()
 }
 
 /// The common offset of the sums, the scale, and the codewords so moved and scaled.
@@ -307,53 +349,46 @@ impl Kernel for Product<'_> {
 
 /// What one thread works in.
 struct Scratch {
-    x: Vec<f32>,
-    tiles: Tiles,
-    scores: Vec<f32>,
+    scores: Scores,
     minima: Vec<lanes::Lanes>,
+    tables: Vec<f32>,
     approximation: Vec<f32>,
+}
+
+/// Where local search starts from.
+#[derive(Clone, Copy, PartialEq)]
+enum Start {
+    Greedy,
+    Given,
 }
 
 impl Scratch {
     fn new(encoder: &Encoder, rows: usize) -> Self {
-        let d = encoder.codebooks.dim();
-        let tiles = Tiles::new(rows, d);
         Self {
-            x: vec![0.0; rows * d],
-            scores: vec![0.0; tiles.rows() * encoder.panels.columns()],
-            tiles,
+            scores: Scores::new(encoder, rows),
             minima: Vec::new(),
-            approximation: vec![0.0; d],
+            tables: Vec::new(),
+            approximation: vec![0.0; encoder.codebooks.dim()],
         }
     }
 
-    /// Brings in `rows` vectors of `x`, from `first` on.
-    fn read(&mut self, encoder: &Encoder, x: &dyn Vectors, first: usize, rows: usize) -> Result<()> {
-        let d = encoder.codebooks.dim();
-        read_finite(x, "X", first, &mut self.x[..rows * d])?;
-        // The factor −2 of the score is exact, so it may as well be applied here.
-        let factor = -2.0 * encoder.scale;
-        for (r, x) in self.x[..rows * d].chunks_exact(d).enumerate() {
-            self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
-        }
-        Ok(())
+    /// Chooses codes for the vectors that were read, of which `first` is the first.
+    fn choose(&mut self, encoder: &Encoder, first: usize, start: Start, codes: &mut [u8]) {
+        isa::run(encoder.isa, Choose { encoder, scratch: self, first, start, codes });
     }
 
-    /// Chooses codes for the vectors that were read.
-    fn choose(&mut self, encoder: &Encoder, codes: &mut [u8]) {
-        isa::run(encoder.isa, Choose { encoder, scratch: self, codes });
-    }
-
-    /// The error of vector `r` of those that were read.
+    /// The loss of vector `r` of those that were read.
     fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
         let d = encoder.codebooks.dim();
-        row_error(&encoder.codebooks, &self.x[r * d..][..d], code, &mut self.approximation)
+        encoder.loss.of(&encoder.codebooks, &self.scores.x[r * d..][..d], code, &mut self.approximation)
     }
 }
 
 struct Choose<'a> {
     encoder: &'a Encoder,
     scratch: &'a mut Scratch,
+    first: usize,
+    start: Start,
     codes: &'a mut [u8],
 }
 
@@ -361,21 +396,54 @@ impl Kernel for Choose<'_> {
     type Output = ();
     #[inline(always)]
     fn run<L: Level>(self) {
-        let Self { encoder, scratch, codes } = self;
+        let Self { encoder, scratch, first, start, codes } = self;
         let m = encoder.codebooks.n_codebooks();
-        let (rows, columns) = (codes.len() / m, encoder.panels.columns());
-        multiply::<L>(&scratch.tiles, rows, &encoder.panels, &encoder.norms, &mut scratch.scores);
-        let mut scores = greedy::Scores {
-            scores: &mut scratch.scores[..rows * columns],
-            gram: &encoder.gram,
-            columns,
-            stride: encoder.stride,
-            n_codebooks: m,
-        };
-        match encoder.selection {
-            Selection::Group => greedy::group(&mut scores, &mut scratch.minima, codes),
-            Selection::MSelection => greedy::shared(&mut scores, false, codes),
-            Selection::MCombination => greedy::shared(&mut scores, true, codes),
+        let (rows, columns, stride) = (codes.len() / m, encoder.panels.columns(), encoder.stride);
+        scratch.scores.compute::<L>(encoder, rows);
+        let shared = encoder.selection.is_shared();
+        if encoder.encoding != Encoding::Greedy {
+            scratch.tables.clear();
+            for scores in scratch.scores.scores[..rows * columns].chunks(columns) {
+                if shared {
+                    for _ in 0..m {
+                        scratch.tables.extend_from_slice(&scores[..stride]);
+                    }
+                } else {
+                    scratch.tables.extend_from_slice(scores);
+                }
+            }
+        }
+        if encoder.encoding == Encoding::Greedy || start == Start::Greedy {
+            let mut greedy = Greedy {
+                scores: &mut scratch.scores.scores[..rows * columns],
+                projections: &scratch.scores.projections,
+                beta: encoder.beta,
+                gram: &encoder.gram,
+                columns,
+                stride,
+                n_codebooks: m,
+            };
+            match encoder.selection {
+                Selection::Group => greedy.group(&mut scratch.minima, codes),
+                Selection::MSelection => greedy.shared(false, codes),
+                Selection::MCombination => greedy.shared(true, codes),
+            }
+        }
+        if let Encoding::LocalSearch { rounds, seed } = encoder.encoding {
+            let mut tables = local_search::Tables {
+                tables: &mut scratch.tables,
+                projections: &scratch.scores.projections,
+                beta: encoder.beta,
+                gram: &encoder.gram,
+                columns,
+                stride,
+                n_codebooks: m,
+                n_codewords: encoder.codebooks.n_codewords(),
+                shared,
+                distinct: encoder.selection == Selection::MCombination,
+                width: if shared { m * stride } else { columns },
+            };
+            local_search::search(&mut tables, rounds, codes, first, seed);
         }
     }
 }
