@@ -134,7 +134,8 @@ fn kmeans(x: &Array2<f32>, size: usize, rng: &mut ChaCha8Rng) -> Result<(Array3<
             }
         }
         let means = Codebooks::new(means)?;
-        let errors = crate::encode::errors(&means, crate::encode::Loss::RECONSTRUCTION, &x.view(), codes.view(), &())?;
+        let errors =
+            crate::encode::errors(&means, crate::encode::Loss::RECONSTRUCTION, &x.view(), codes.view(), &())?;
         let errors = errors.as_slice().expect("contiguous");
         (book, _) = reseed(&means, &x.view(), codes.view(), errors, false)?;
         codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), &())?;

@@ -147,8 +147,16 @@ mod tests {
                     Training { n_codebooks: 3, n_codewords: 12, selection, init, ..Default::default() };
                 let trained = train(&x.view(), &training, &()).unwrap();
                 assert!(trained.history.is_sorted_by(|a, b| a >= b), "{:?}", trained.history);
-                let error =
-                    mean(&encode::errors(&trained.codebooks, Loss::RECONSTRUCTION, &x.view(), trained.codes.view(), &()).unwrap());
+                let error = mean(
+                    &encode::errors(
+                        &trained.codebooks,
+                        Loss::RECONSTRUCTION,
+                        &x.view(),
+                        trained.codes.view(),
+                        &(),
+                    )
+                    .unwrap(),
+                );
                 assert_eq!(Some(&error), trained.history.last());
             }
         }

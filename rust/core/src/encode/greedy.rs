@@ -46,7 +46,8 @@ impl Greedy<'_> {
         for v in 0..vectors {
             for b in 0..m {
                 left[v][b] = b as u8;
-                minima[v * m + b] = lanes::minima(&self.scores[(first + v) * columns + b * stride..][..stride]);
+                minima[v * m + b] =
+                    lanes::minima(&self.scores[(first + v) * columns + b * stride..][..stride]);
             }
         }
         for remaining in (0..m).rev() {
@@ -60,8 +61,9 @@ impl Greedy<'_> {
                     }
                 }
                 let smallest = lanes::fold(&all);
-                let holds =
-                    |&b: &u8| minima[usize::from(b)].iter().fold(false, |any, &here| any | (here == smallest));
+                let holds = |&b: &u8| {
+                    minima[usize::from(b)].iter().fold(false, |any, &here| any | (here == smallest))
+                };
                 let at = left[..=remaining].iter().position(holds).unwrap_or(0);
                 let b = usize::from(left[at]);
                 left.copy_within(at + 1..=remaining, at);

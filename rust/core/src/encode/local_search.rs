@@ -1,186 +1,269 @@
 //! Local search: iterated conditional modes with perturbation.
 //!
 //! A code is improved one codeword at a time: each codebook in turn takes the codeword that is best given all others,
-//! until none wants to change. Then a few codewords are changed at random, the others settle anew, and the better of the
-//! two codes is kept; and so on, for a number of rounds. (Martinez et al., *Revisiting Additive Quantization*, 2016.)
+//! until none wants to change. Then a few codewords are changed at random, the others settle anew, and the better of
+//! the two codes is kept; and so on, for a number of rounds. (Martinez et al., *Revisiting Additive Quantization*,
+//! 2016.)
 //!
-//! For each vector and codebook a table holds the score of its codewords given the codes of the other codebooks. A table
-//! is brought up to date only when it is looked at: where another codebook's codeword has changed from c to c' since, by
-//! adding a row of the Gram matrix for c' and subtracting that for c. What is changed and changed back in between costs
-//! nothing.
+//! For each codebook a table holds the score of its codewords given the codes of the others. A trial works on a copy,
+//! which takes over a change from c to c' only when it is looked at, by adding the Gram row of c' and subtracting that
+//! of c. The Gram rows are what the time is spent on (they come from beyond the L2 cache), and nearly all trials fail:
+//! one that fails leaves the tables of the code that is kept as they were, and costs nothing to undo.
 
-use super::lanes::{self, LANES};
+use super::gram::{Gram, Row};
+use super::lanes::{self, LANES, Lanes};
+use crate::codebooks::MAX_CODEBOOKS;
 
-/// What the search of one chunk of vectors works with.
-pub(super) struct Tables<'a> {
-    /// For each vector M tables of `stride` scores.
-    pub(super) tables: &'a mut [f32],
-    /// Projections on the vector's direction, laid out like the tables; empty where β is 0.
-    pub(super) projections: &'a [f32],
-    pub(super) beta: f32,
-    pub(super) gram: &'a [f32],
-    /// Length of a Gram row.
-    pub(super) columns: usize,
+/// A bound on the sweeps of [`Space::settle`]: two or three are the rule.
+const SWEEPS: usize = 16;
+
+/// What all vectors share.
+pub(super) struct Space<'a> {
+    pub(super) gram: &'a Gram,
+    /// Codewords of a codebook, padded to whole lanes.
     pub(super) stride: usize,
     pub(super) n_codebooks: usize,
-    pub(super) n_codewords: usize,
+    /// Whether the M codebooks are one.
     pub(super) shared: bool,
+    /// Whether the codewords of a vector must differ.
     pub(super) distinct: bool,
-    pub(super) width: usize,
+    /// Weight of the loss along the vector.
+    pub(super) beta: f32,
 }
 
-const NONE: u16 = u16::MAX;
-
-fn knob(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+/// The scores of one vector.
+#[derive(Clone, Copy)]
+pub(super) struct Vector<'a> {
+    /// A score for each codeword of each codebook, before any is chosen; of one codebook where it is shared.
+    pub(super) scores: &'a [f32],
+    /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
+    pub(super) projections: &'a [f32],
 }
 
-pub(super) struct State {
-    code: Vec<u16>,
-    best: Vec<u16>,
-    energy: f64,
-    seen: Vec<u16>,
-    along: Vec<f32>,
-    random: u64,
+/// A codeword of one codebook gives way to another.
+#[derive(Clone, Copy)]
+struct Change {
+    book: usize,
+    /// `None` when the first codeword is put in.
+    from: Option<usize>,
+    to: usize,
 }
 
-impl State {
-    fn new(code: &[u8], seed: u64) -> Self {
-        let m = code.len();
-        let code: Vec<u16> = code.iter().map(|&c| u16::from(c)).collect();
-        Self { best: code.clone(), code, energy: 0.0, seen: vec![NONE; m * m], along: vec![0.0; m], random: seed }
-    }
+/// What one thread works in.
+#[derive(Default)]
+pub(super) struct Workspace {
+    /// M tables, given the code that is kept.
+    kept: Vec<f32>,
+    /// The same, given the code on trial.
+    trial: Vec<f32>,
+    /// How the code on trial differs from the one that is kept, change after change.
+    changes: Vec<Change>,
+    /// How many of the changes each table on trial has taken over; `None` while it is not even a copy.
+    applied: Vec<Option<usize>>,
+}
+
+impl Space<'_> {
+    /// Improves `code` in `rounds` rounds; `seed` is the vector's own.
     #[inline(always)]
-    fn next(&mut self, below: usize) -> usize {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    pub(super) fn search(
+        &self,
+        vector: Vector<'_>,
+        work: &mut Workspace,
+        rounds: usize,
+        seed: u64,
+        code: &mut [u8],
+    ) {
+        let mut random = Random(seed);
+        let mut trial = [0u8; MAX_CODEBOOKS];
+        let trial = &mut trial[..self.n_codebooks];
+        trial.copy_from_slice(code);
+        self.begin(vector, work, code);
+        self.settle(vector, work, trial);
+        self.keep(vector, work, trial, code);
+        for _ in 0..rounds {
+            let difference =
+                self.perturb(vector, work, trial, &mut random) + self.settle(vector, work, trial);
+            if difference < 0.0 {
+                self.keep(vector, work, trial, code);
+            } else {
+                trial.copy_from_slice(code);
+                work.restart();
+            }
+        }
+    }
+
+    /// Fills the tables on trial for `code`.
+    #[inline(always)]
+    fn begin(&self, vector: Vector<'_>, work: &mut Workspace, code: &[u8]) {
+        let size = self.n_codebooks * self.stride;
+        work.kept.resize(size, 0.0);
+        work.trial.resize(size, 0.0);
+        work.applied.resize(self.n_codebooks, None);
+        for (book, table) in work.kept.chunks_exact_mut(self.stride).enumerate() {
+            table.copy_from_slice(&vector.scores[self.start(book)..][..self.stride]);
+        }
+        work.restart();
+        let changes = code.iter().enumerate();
+        work.changes.extend(changes.map(|(book, &k)| Change { book, from: None, to: usize::from(k) }));
+    }
+
+    /// Makes the code on trial the one that is kept.
+    #[inline(always)]
+    fn keep(&self, vector: Vector<'_>, work: &mut Workspace, trial: &[u8], code: &mut [u8]) {
+        for book in 0..self.n_codebooks {
+            self.refresh(vector, work, book);
+        }
+        std::mem::swap(&mut work.kept, &mut work.trial);
+        work.restart();
+        code.copy_from_slice(trial);
+    }
+
+    /// Gives some codebooks, half of them on average once, the best of sixteen codewords drawn at random; returns what
+    /// that adds to the loss. One of all codewords at random would seldom be of any use.
+    #[inline(always)]
+    fn perturb(
+        &self,
+        vector: Vector<'_>,
+        work: &mut Workspace,
+        trial: &mut [u8],
+        random: &mut Random,
+    ) -> f32 {
+        let mut difference = 0.0;
+        for _ in 0..(self.n_codebooks / 2).max(1) {
+            let book = random.below(self.n_codebooks);
+            let lane = random.below(LANES);
+            self.refresh(vector, work, book);
+            difference += self.choose(work, trial, book, |minima| minima[lane]);
+        }
+        difference
+    }
+
+    /// Lets each codebook in turn take the best codeword given the others, until none changes; returns what that adds
+    /// to the loss.
+    #[inline(always)]
+    fn settle(&self, vector: Vector<'_>, work: &mut Workspace, trial: &mut [u8]) -> f32 {
+        let mut difference = 0.0;
+        for sweep in 0..SWEEPS {
+            let before = work.changes.len();
+            for book in 0..self.n_codebooks {
+                if self.refresh(vector, work, book) || sweep == 0 {
+                    difference += self.choose(work, trial, book, lanes::fold);
+                }
+            }
+            if work.changes.len() == before {
+                break;
+            }
+        }
+        difference
+    }
+
+    /// Changes the codeword of `book` to the one whose score `pick` takes of the minima of the lanes, and returns what
+    /// that adds to the loss.
+    #[inline(always)]
+    fn choose(
+        &self,
+        work: &mut Workspace,
+        trial: &mut [u8],
+        book: usize,
+        pick: impl FnOnce(&Lanes) -> f32,
+    ) -> f32 {
+        let table = &mut work.trial[book * self.stride..][..self.stride];
+        let from = usize::from(trial[book]);
+        let hidden = self.distinct.then(|| hide(table, trial, book));
+        let score = pick(&lanes::minima(table));
+        // A lane may hold nothing but padding.
+        let to = if score < f32::INFINITY { lanes::find(table, score) } else { from };
+        if let Some(hidden) = hidden {
+            show(table, trial, book, &hidden);
+        }
+        if to == from {
+            return 0.0;
+        }
+        trial[book] = to as u8;
+        work.changes.push(Change { book, from: Some(from), to });
+        table[to] - table[from]
+    }
+
+    /// Brings the table of `book` on trial up to date; whether there was anything to do.
+    #[inline(always)]
+    fn refresh(&self, vector: Vector<'_>, work: &mut Workspace, book: usize) -> bool {
+        let at = book * self.stride;
+        let table = &mut work.trial[at..][..self.stride];
+        let first = work.applied[book].unwrap_or_else(|| {
+            table.copy_from_slice(&work.kept[at..][..self.stride]);
+            0
+        });
+        let mut along = 0.0;
+        let mut any = false;
+        for change in work.changes[first..].iter().filter(|change| change.book != book) {
+            any = true;
+            let to = self.row(change.book, change.to, book);
+            match change.from {
+                None => lanes::add(table, to),
+                Some(from) => lanes::add_difference(table, to, self.row(change.book, from, book)),
+            }
+            if self.beta > 0.0 {
+                let projections = &vector.projections[self.start(change.book)..];
+                along += projections[change.to] - change.from.map_or(0.0, |from| projections[from]);
+            }
+        }
+        if any && self.beta > 0.0 {
+            let projections = &vector.projections[self.start(book)..][..self.stride];
+            lanes::add_multiple(table, 2.0 * self.beta * along, projections);
+        }
+        work.applied[book] = Some(work.changes.len());
+        any
+    }
+
+    /// Where the scores of `book` begin.
+    #[inline(always)]
+    fn start(&self, book: usize) -> usize {
+        if self.shared { 0 } else { book * self.stride }
+    }
+
+    /// 2⟨c, c'⟩ for codeword `k` of `book` and those of `other`.
+    #[inline(always)]
+    fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
+        if self.shared { self.gram.row(0, k, 0) } else { self.gram.row(book, k, other) }
+    }
+}
+
+impl Workspace {
+    /// Puts the code that is kept on trial, unchanged.
+    #[inline(always)]
+    fn restart(&mut self) {
+        self.changes.clear();
+        self.applied.fill(None);
+    }
+}
+
+/// Takes the codewords of the other codebooks out of `table`; returns their scores.
+#[inline(always)]
+fn hide(table: &mut [f32], code: &[u8], book: usize) -> [f32; MAX_CODEBOOKS] {
+    let mut hidden = [f32::INFINITY; MAX_CODEBOOKS];
+    for (_, (&k, hidden)) in code.iter().zip(&mut hidden).enumerate().filter(|&(b, _)| b != book) {
+        *hidden = std::mem::replace(&mut table[usize::from(k)], f32::INFINITY);
+    }
+    hidden
+}
+
+/// Undoes [`hide`].
+#[inline(always)]
+fn show(table: &mut [f32], code: &[u8], book: usize, hidden: &[f32; MAX_CODEBOOKS]) {
+    for (_, (&k, &score)) in code.iter().zip(hidden).enumerate().filter(|&(b, _)| b != book) {
+        table[usize::from(k)] = score;
+    }
+}
+
+/// SplitMix64 (Steele et al. 2014): a row's own sequence costs nothing to begin.
+struct Random(u64);
+
+impl Random {
+    #[inline(always)]
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let z = z ^ (z >> 31);
-        ((u128::from(z) * below as u128) >> 64) as usize
+        ((u128::from(z ^ (z >> 31)) * n as u128) >> 64) as usize
     }
-}
-
-#[inline(always)]
-pub(super) fn search(t: &mut Tables<'_>, rounds: usize, codes: &mut [u8], first: usize, seed: u64) {
-    let m = t.n_codebooks;
-    let mut rows: Vec<State> =
-        codes.chunks(m).enumerate().map(|(r, c)| State::new(c, seed ^ ((first + r) as u64).wrapping_mul(0xD1342543DE82EF95))).collect();
-    let kicks = knob("LS_KICKS", 1);
-    let sweeps = knob("LS_SWEEPS", 2);
-    let mode = knob("LS_MODE", 1);
-    let lanes_n = knob("LS_LANES", 1);
-    settle(t, &mut rows, knob("LS_SWEEPS0", 4));
-    for s in rows.iter_mut() {
-        s.best.copy_from_slice(&s.code);
-        s.energy = 0.0;
-    }
-    for _ in 0..rounds {
-        for r in 0..rows.len() {
-            let s = &mut rows[r];
-            for _ in 0..kicks {
-                let b = s.next(m);
-                refresh(t, r, b, s);
-                let table = &t.tables[r * t.width + b * t.stride..][..t.stride];
-                let k = match mode {
-                    0 => s.next(t.n_codewords),
-                    _ => {
-                        let mn = lanes::minima(table);
-                        let mut best = f32::INFINITY;
-                        for _ in 0..lanes_n {
-                            let v = mn[s.next(LANES)];
-                            best = lanes::min(best, v);
-                        }
-                        lanes::find(table, best)
-                    }
-                };
-                s.energy += f64::from(table[k] - table[usize::from(s.code[b])]);
-                s.code[b] = k as u16;
-                s.seen[b * m + b] = NONE;
-            }
-        }
-        settle(t, &mut rows, sweeps);
-        for s in rows.iter_mut() {
-            if s.energy < 0.0 {
-                s.best.copy_from_slice(&s.code);
-            } else {
-                s.code.copy_from_slice(&s.best);
-            }
-            s.energy = 0.0;
-        }
-    }
-    for (s, c) in rows.iter().zip(codes.chunks_mut(m)) {
-        c.iter_mut().zip(&s.best).for_each(|(c, &b)| *c = b as u8);
-    }
-}
-
-#[inline(always)]
-fn settle(t: &mut Tables<'_>, rows: &mut [State], sweeps: usize) {
-    let m = t.n_codebooks;
-    for _ in 0..sweeps {
-        let mut changed = false;
-        for b in 0..m {
-            for (r, s) in rows.iter_mut().enumerate() {
-                let updated = refresh(t, r, b, s);
-                if !updated && s.seen[b * m + b] == s.code[b] {
-                    continue;
-                }
-                let table = &mut t.tables[r * t.width + b * t.stride..][..t.stride];
-                let minimum = lanes::fold(&lanes::minima(table));
-                let old = usize::from(s.code[b]);
-                if minimum < table[old] {
-                    let k = lanes::find(table, minimum);
-                    s.energy += f64::from(minimum - table[old]);
-                    s.code[b] = k as u16;
-                    changed = true;
-                }
-                s.seen[b * m + b] = s.code[b];
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-}
-
-#[inline(always)]
-fn refresh(t: &mut Tables<'_>, r: usize, b: usize, s: &mut State) -> bool {
-    let m = t.n_codebooks;
-    let at = r * t.width + b * t.stride;
-    let table = &mut t.tables[at..][..t.stride];
-    let mut updated = false;
-    let seen = &mut s.seen[b * m..][..m];
-    for j in 0..m {
-        let (had, has) = (seen[j], s.code[j]);
-        if j == b || had == has {
-            continue;
-        }
-        let row = |k: u16| {
-            if t.shared {
-                &t.gram[usize::from(k) * t.columns..][..t.stride]
-            } else {
-                &t.gram[(j * t.stride + usize::from(k)) * t.columns + b * t.stride..][..t.stride]
-            }
-        };
-        let plus = row(has);
-        if had == NONE {
-            lanes::add(table, plus);
-        } else {
-            lanes::add_difference(table, plus, row(had));
-        }
-        seen[j] = has;
-        updated = true;
-    }
-    if updated && t.beta > 0.0 {
-        let base = r * t.width;
-        let mut sum = 0.0;
-        for j in 0..m {
-            if j != b {
-                sum += t.projections[base + j * t.stride + usize::from(s.code[j])];
-            }
-        }
-        let change = 2.0 * t.beta * (sum - s.along[b]);
-        s.along[b] = sum;
-        lanes::add_multiple(table, change, &t.projections[at..][..t.stride]);
-    }
-    updated
 }

@@ -1,6 +1,8 @@
 //! Encoding: which codewords approximate a vector best. The exact answer is NP-hard; the encoders here differ in how
 //! near they come to it, and share the scores, the chunks and the threads.
 
+mod choose;
+mod gram;
 mod greedy;
 mod lanes;
 mod local_search;
@@ -16,8 +18,8 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::product::{Panels, Tiles, multiply};
 use crate::vectors::{Vectors, check_dim, read_finite};
-use greedy::Greedy;
-use scores::Scores;
+use choose::{Scratch, Start};
+use gram::Gram;
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 
@@ -60,6 +62,8 @@ pub struct Encoder {
     /// η − 1 of the loss.
     beta: f32,
     encoding: Encoding,
+    /// The Gram matrix of local search; empty for other encoders.
+    coarse_gram: Gram,
 }
 
 /// How codes are chosen.
@@ -128,6 +132,7 @@ impl Encoder {
             loss: Loss::RECONSTRUCTION,
             beta: 0.0,
             encoding: Encoding::Greedy,
+            coarse_gram: Gram::default(),
         };
         encoder.center_products = encoder.center_products(word);
         if m > 1 {
@@ -147,6 +152,9 @@ impl Encoder {
     /// Chooses codes as `encoding` says instead of greedily.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
+        if matches!(encoding, Encoding::LocalSearch { .. }) {
+            self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride);
+        }
         self.encoding = encoding;
         self
     }
@@ -344,107 +352,6 @@ impl Kernel for Product<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         multiply::<L>(self.tiles, self.rows, self.panels, self.start, self.out);
-    }
-}
-
-/// What one thread works in.
-struct Scratch {
-    scores: Scores,
-    minima: Vec<lanes::Lanes>,
-    tables: Vec<f32>,
-    approximation: Vec<f32>,
-}
-
-/// Where local search starts from.
-#[derive(Clone, Copy, PartialEq)]
-enum Start {
-    Greedy,
-    Given,
-}
-
-impl Scratch {
-    fn new(encoder: &Encoder, rows: usize) -> Self {
-        Self {
-            scores: Scores::new(encoder, rows),
-            minima: Vec::new(),
-            tables: Vec::new(),
-            approximation: vec![0.0; encoder.codebooks.dim()],
-        }
-    }
-
-    /// Chooses codes for the vectors that were read, of which `first` is the first.
-    fn choose(&mut self, encoder: &Encoder, first: usize, start: Start, codes: &mut [u8]) {
-        isa::run(encoder.isa, Choose { encoder, scratch: self, first, start, codes });
-    }
-
-    /// The loss of vector `r` of those that were read.
-    fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
-        let d = encoder.codebooks.dim();
-        encoder.loss.of(&encoder.codebooks, &self.scores.x[r * d..][..d], code, &mut self.approximation)
-    }
-}
-
-struct Choose<'a> {
-    encoder: &'a Encoder,
-    scratch: &'a mut Scratch,
-    first: usize,
-    start: Start,
-    codes: &'a mut [u8],
-}
-
-impl Kernel for Choose<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        let Self { encoder, scratch, first, start, codes } = self;
-        let m = encoder.codebooks.n_codebooks();
-        let (rows, columns, stride) = (codes.len() / m, encoder.panels.columns(), encoder.stride);
-        scratch.scores.compute::<L>(encoder, rows);
-        let shared = encoder.selection.is_shared();
-        if encoder.encoding != Encoding::Greedy {
-            scratch.tables.clear();
-            for scores in scratch.scores.scores[..rows * columns].chunks(columns) {
-                if shared {
-                    for _ in 0..m {
-                        scratch.tables.extend_from_slice(&scores[..stride]);
-                    }
-                } else {
-                    scratch.tables.extend_from_slice(scores);
-                }
-            }
-        }
-        if encoder.encoding == Encoding::Greedy || start == Start::Greedy {
-            let mut greedy = Greedy {
-                scores: &mut scratch.scores.scores[..rows * columns],
-                projections: &scratch.scores.projections,
-                beta: encoder.beta,
-                gram: &encoder.gram,
-                columns,
-                stride,
-                n_codebooks: m,
-            };
-            match encoder.selection {
-                Selection::Group => greedy.group(&mut scratch.minima, codes),
-                Selection::MSelection => greedy.shared(false, codes),
-                Selection::MCombination => greedy.shared(true, codes),
-            }
-        }
-        if let Encoding::LocalSearch { rounds, seed } = encoder.encoding {
-            let mut tables = local_search::Tables {
-                tables: &mut scratch.tables,
-                projections: &scratch.scores.projections,
-                beta: encoder.beta,
-                gram: &encoder.gram,
-                columns,
-                stride,
-                n_codebooks: m,
-                n_codewords: encoder.codebooks.n_codewords(),
-                shared,
-                distinct: encoder.selection == Selection::MCombination,
-                width: if shared { m * stride } else { columns },
-            };
-            local_search::search(&mut tables, rounds, codes, first, seed);
-        }
     }
 }
 

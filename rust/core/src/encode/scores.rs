@@ -105,8 +105,7 @@ impl Along {
     fn project(self, encoder: &Encoder, scores: &mut [f32], projections: &mut [f32]) {
         // ‖c‖² − S is twice the product of the codeword with x − center; its product with the center is missing.
         let half = 0.5 * self.inverse_norm / encoder.scale;
-        let constants =
-            encoder.norms.chunks_exact(LANES).zip(encoder.center_products.chunks_exact(LANES));
+        let constants = encoder.norms.chunks_exact(LANES).zip(encoder.center_products.chunks_exact(LANES));
         let own = scores.chunks_exact_mut(LANES).zip(projections.chunks_exact_mut(LANES));
         for ((scores, projections), (norms, products)) in own.zip(constants) {
             for l in 0..LANES {
