@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from compcodes import CompositionalCodes, cli, data, evaluate
 
 
@@ -93,8 +92,7 @@ def test_from_vectors_to_answers(work):
     assert code == 0
     lines = [line.split("\t") for line in out.splitlines()]
     assert [line[:3] for line in lines[:5]] == [
-        [str(q), str(rank), str(found["ids"][q][rank - 1])]
-        for q, rank in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1))
+        [str(q), str(rank), str(found["ids"][q][rank - 1])] for q, rank in ((0, 1), (0, 2), (0, 3), (0, 4), (1, 1))
     ]
 
 
@@ -111,10 +109,7 @@ def test_ids_of_the_user(work):
     work.save("ids", np.arange(200) + 1000)
     index = work.index("--ids", work.path("ids.npy"))
     assert np.min(work.json("search", index, work.path("q.npy"))["ids"]) >= 1000
-    assert (
-        work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"))["recall"][-1]["recall"]
-        > 0.5
-    )
+    assert work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"))["recall"][-1]["recall"] > 0.5
 
 
 def test_more_answers_than_vectors_leaves_no_padding(work):
@@ -123,9 +118,7 @@ def test_more_answers_than_vectors_leaves_no_padding(work):
 
 
 def test_reranking_everything_is_exact(work):
-    found = work.json(
-        "search", work.index(), work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200
-    )
+    found = work.json("search", work.index(), work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200)
     assert np.array_equal(found["ids"], evaluate.ground_truth(work.X, work.Q, k=10)[1])
 
 
@@ -157,6 +150,12 @@ def test_info_knows_what_a_file_is(work):
     code, out, _ = work("info", index)
     assert code == 0
     assert "index" in out
+
+
+def test_eval_without_queries_is_an_error(work):
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
+    assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
 
 
 def test_demo_finds_neighbours_and_draws(work):
@@ -195,6 +194,16 @@ def test_demo_without_matplotlib_says_so(work, monkeypatch):
         (["fit", "none.npy", "-o", "m"], 1, "none.npy: No such file or directory"),
         (["fit", "x.npy", "-o", "none/m"], 1, "none: no such folder"),
         (["fit", "x.npy", "-o", "."], 1, ".: is a folder, a file name is needed"),
+        (
+            ["encode", "none", "x.npy", "-o", "c.txt"],
+            1,
+            "c.txt: the file is written as .npy, give a name that",
+        ),
+        (
+            ["eval", "i", "q.npy", "--truth", "t.npy", "--plot", "p.gif"],
+            1,
+            "p.gif: the file is written as .png or",
+        ),
         (["fit", "x.txt", "-o", "m"], 1, "x.txt: unknown kind of vector file '.txt', expected one of .npy, "),
         (["encode", "none", "x.npy", "-o", "c.npy"], 1, "none: No such file or directory"),
         (["search", "none", "q.npy"], 1, "none: No such file or directory"),
@@ -216,11 +225,10 @@ def test_errors_are_one_line(work, monkeypatch, argv, code, message, as_json):
     "content", [b"", b"nothing that could be a model", b"\xff" * 100], ids=["empty", "text", "bytes"]
 )
 def test_files_that_are_something_else(work, content):
-    model, index = work.model(), work.index()
+    model = work.model()
     (work.folder / "odd").write_bytes(content)
     for argv in (("encode", work.path("odd"), work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", work.path("odd"), work.path("q.npy")),
-                 ("encode", index, work.path("x.npy"), "-o", work.path("c.npy")),
                  ("search", model, work.path("q.npy")),
                  ("info", work.path("odd"))):  # fmt: skip
         code, out, err = work(*argv)

@@ -4,10 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+from compcodes import data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from compcodes import data
 
 VALUE = {"fvecs": "<f4", "bvecs": "u1", "ivecs": "<i4"}
 
@@ -27,8 +26,10 @@ def test_vecs_files_come_back_as_they_were(tmp_path_factory, kind, n, d, seed):
     path = tmp_path_factory.mktemp("vecs") / f"a.{kind}"
     write_vecs(path, array)
     loaded = data.load(path)
-    assert loaded.dtype == VALUE[kind] and np.array_equal(loaded, array)
-    assert isinstance(loaded, np.memmap) and not loaded.flags.owndata
+    assert loaded.dtype == VALUE[kind]
+    assert np.array_equal(loaded, array)
+    assert isinstance(loaded, np.memmap)
+    assert not loaded.flags.owndata
 
 
 @pytest.mark.parametrize("kind", VALUE)
@@ -58,8 +59,18 @@ def test_npy_is_mapped_and_written(tmp_path):
     array = np.arange(6, dtype="f2").reshape(2, 3)
     data.save(tmp_path / "a.npy", array)
     loaded = data.load(tmp_path / "a.npy")
-    assert isinstance(loaded, np.memmap) and loaded.dtype == "f2" and np.array_equal(loaded, array)
+    assert isinstance(loaded, np.memmap)
+    assert loaded.dtype == "f2"
+    assert np.array_equal(loaded, array)
     assert os.listdir(tmp_path) == ["a.npy"]
+
+
+def test_numbers_of_a_foreign_byte_order_become_native(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.5, 2.5]], ">f4"))
+    loaded = data.load(tmp_path / "a.npy")
+    assert loaded.dtype == np.float32
+    assert loaded.dtype.isnative
+    assert loaded.tolist() == [[1.5, 2.5]]
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -101,9 +112,7 @@ def test_what_is_not_vectors_is_refused(tmp_path, array, found):
 
 
 def test_unknown_and_missing_files(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"a\.txt: unknown kind of vector file '\.txt', expected one of \.npy, "
-    ):
+    with pytest.raises(ValueError, match=r"a\.txt: unknown kind of vector file '\.txt', expected one of \.npy, "):
         data.load("a.txt")
     for kind in ("npy", "fvecs", "parquet", "h5"):
         with pytest.raises(FileNotFoundError):
@@ -137,7 +146,8 @@ class TestParquet:
 
     def test_a_column_of_lists_among_others(self, write):
         loaded = data.load(write(name=list("abcd"), vector=list(self.array)))
-        assert loaded.dtype == "f4" and np.array_equal(loaded, self.array)
+        assert loaded.dtype == "f4"
+        assert np.array_equal(loaded, self.array)
 
     def test_number_columns(self, write):
         assert np.array_equal(data.load(write(**{f"x{i}": self.array[:, i] for i in range(3)})), self.array)
@@ -183,10 +193,11 @@ class TestHdf5:
     @pytest.mark.parametrize(("name", "mapped"), [("train", True), ("group/packed", False)])
     def test_a_dataset_is_chosen_by_name(self, path, name, mapped):
         loaded = data.load(f"{path}:{name}")
-        assert np.array_equal(loaded, self.array) and isinstance(loaded, np.memmap) == mapped
+        assert np.array_equal(loaded, self.array)
+        assert isinstance(loaded, np.memmap) == mapped
 
     def test_the_name_is_needed_where_there_are_two(self, path):
-        with pytest.raises(ValueError, match="choose a dataset as .*a.h5:NAME; it holds group/packed, train"):
+        with pytest.raises(ValueError, match=r"choose a dataset as .*a\.h5:NAME; it holds group/packed, train"):
             data.load(path)
 
     def test_the_name_is_not_needed_where_there_is_one(self, tmp_path):
@@ -210,9 +221,7 @@ class TestHdf5:
 @pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("hdf5", "h5py")])
 def test_a_format_whose_package_is_missing_says_what_to_install(monkeypatch, kind, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        ImportError, match=rf"reading it needs {package}; run: pip install 'compcodes\[{kind}\]'"
-    ):
+    with pytest.raises(ImportError, match=rf"reading it needs {package}; run: pip install 'compcodes\[{kind}\]'"):
         data.load(f"a.{kind}")
 
 
@@ -224,7 +233,8 @@ def test_the_package_imports_no_optional_package():
 def test_glove_words_stand_beside_their_vectors():
     words, vectors = data.glove()
     assert len(words) == len(set(words)) == len(vectors) == 20_000
-    assert vectors.shape[1] == 100 and isinstance(vectors, np.memmap)
+    assert vectors.shape[1] == 100
+    assert isinstance(vectors, np.memmap)
     queen = vectors[words.index("queen")].astype("f4")
     near = vectors.astype("f4") @ queen
     assert "king" in [words[i] for i in np.argsort(-near)[:10]]

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
+from compcodes import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
-
-from compcodes import evaluate
 
 
 def test_recall_counts_the_true_best_among_the_first_found():
@@ -19,9 +18,7 @@ def test_recall_is_the_size_of_the_intersection(seed, R, P):
     rng = np.random.default_rng(seed)
     ids = np.array([rng.permutation(12)[:9] for _ in range(4)])
     true_ids = np.array([rng.permutation(12)[:6] for _ in range(4)])
-    expected = np.mean(
-        [len({*found[:P]} & {*true[:R]}) / R for found, true in zip(ids, true_ids, strict=True)]
-    )
+    expected = np.mean([len({*found[:P]} & {*true[:R]}) / R for found, true in zip(ids, true_ids, strict=True)])
     assert evaluate.recall(ids, true_ids, R=R, P=P) == pytest.approx(expected)
 
 

@@ -1,7 +1,6 @@
 import io
 
 import pytest
-
 from compcodes import progress
 
 
@@ -26,7 +25,7 @@ def test_what_is_passed_as_progress():
     assert progress.as_callback(False) is None
     assert progress.as_callback(callback) is callback
     assert isinstance(progress.as_callback(True), progress.Bar)
-    with pytest.raises(TypeError, match="progress must be a callable.* got 3"):
+    with pytest.raises(TypeError, match=r"progress must be a callable.* got 3"):
         progress.as_callback(3)
 
 

@@ -4,10 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from compcodes import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from compcodes import reference
 
 
 @st.composite
@@ -20,9 +19,7 @@ def problems(draw):
 
 def best_errors(X, codebooks, codes):
     """Smallest squared error of each row over a list of codes."""
-    return np.min(
-        [reference.errors(X, np.tile(np.uint8(code), (len(X), 1)), codebooks) for code in codes], axis=0
-    )
+    return np.min([reference.errors(X, np.tile(np.uint8(code), (len(X), 1)), codebooks) for code in codes], axis=0)
 
 
 @given(problems())
@@ -143,7 +140,8 @@ def test_search_is_the_sorted_inner_products_with_the_decoded_vectors(problem, k
     found, n = min(k, len(codes)), len(X)
     scores, positions = reference.search(reference.tables(X, codebooks), codes, k)
     assert scores.shape == positions.shape == (n, k)
-    assert np.all(positions[:, found:] == -1) and np.all(np.isneginf(scores[:, found:]))
+    assert np.all(positions[:, found:] == -1)
+    assert np.all(np.isneginf(scores[:, found:]))
     exact = X @ reference.decode(codes, codebooks).T
     np.testing.assert_allclose(scores[:, :found], -np.sort(-exact, axis=1)[:, :found], rtol=1e-4, atol=1e-5)
     picked = np.take_along_axis(exact, positions[:, :found], axis=1)

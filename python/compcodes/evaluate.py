@@ -70,9 +70,7 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
     return float(recall_curve(ids, true_ids, R=R, P=P)[-1])
 
 
-def recall_curve(
-    ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None = None
-) -> NDArray[np.float64]:
+def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None = None) -> NDArray[np.float64]:
     """Compute recall@1, …, recall@P in one pass.
 
     Returns
@@ -84,9 +82,7 @@ def recall_curve(
     true = _id_array("true_ids", true_ids)
     P = found.shape[1] if P is None else P
     if len(found) != len(true):
-        raise ValueError(
-            f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries"
-        )
+        raise ValueError(f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries")
     if not 1 <= R <= true.shape[1]:
         raise ValueError(f"R must be from 1 to the {true.shape[1]} columns of true_ids, got {R}")
     if not 1 <= P <= found.shape[1]:

@@ -173,7 +173,7 @@ class Index:
     @property
     def bytes_per_vector(self) -> int:
         """Bytes of code a vector; ids, where they are given, take 8 more."""
-        return self._shape[0]
+        return int(self._shape[0])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index with its model to a file (safetensors), replacing what is there.
@@ -201,9 +201,25 @@ class Index:
         index._core = core
         return index
 
+    def __reduce__(self) -> tuple[object, ...]:
+        ids = self.ids
+        given = None if np.array_equal(ids, np.arange(len(ids))) else ids
+        return _rebuild, (self._quantizer, self.metric, self.n_jobs, self.codes, given)
+
     def __repr__(self) -> str:
         M, K, d = self._shape
         return f"Index({len(self):,} vectors of {d} dimensions, {M} codes of {K}, metric={self.metric!r})"
+
+
+def _rebuild(
+    quantizer: CompositionalCodes,
+    metric: str,
+    n_jobs: int | None,
+    codes: NDArray[np.uint8],
+    ids: NDArray[np.int64] | None,
+) -> Index:
+    """Unpickle an index."""
+    return Index(quantizer, metric, n_jobs).add_codes(codes, ids)
 
 
 def _count(name: str, value: int) -> int:

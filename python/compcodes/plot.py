@@ -49,11 +49,11 @@ def recall_figure(
     for panel, r in zip(panels, R, strict=True):
         for name, ids in results.items():
             curve = recall_curve(ids, true_ids, R=r)
-            panel.plot(range(1, len(curve) + 1), curve, label=name)
+            panel.plot(range(1, len(curve) + 1), curve, label=name, clip_on=False)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_xlabel("P, number of vectors found")
-        panel.set_title("the true best" if r == 1 else f"the true best {r}")
+        panel.set_title(f"the true best {r}" if r > 1 else "the true best")
         panel.set_ylim(0, 1.02)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("share that is found, recall@P")

@@ -303,16 +303,12 @@ class CompositionalCodes:
                 raise ValueError(f"{name} is {value}: want {limits}")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
-            if not (isinstance(value, str) and value in choices) and (
-                name != "init" or isinstance(value, str)
-            ):
+            if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
                 raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
         for name, positive in [("tol", False), ("ridge", True)]:
             value = getattr(self, name)
             if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
-                raise ValueError(
-                    f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0"
-                )
+                raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
         if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
             raise ValueError(
                 f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"

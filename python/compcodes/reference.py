@@ -223,9 +223,7 @@ def tables(Q: ArrayLike, codebooks: NDArray[Any]) -> NDArray[np.float32]:
     return products.astype(np.float32)
 
 
-def search(
-    tables: NDArray[np.float32], codes: Codes, k: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def search(tables: NDArray[np.float32], codes: Codes, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Find the k largest table sums of each query ("Search with Compositional Codes").
 
     This is the contract of every scan in the package, to the bit: float32 sums in the order m = 0 … M−1, best

@@ -12,9 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any, NoReturn
 
+from compcodes import __version__
 from compcodes.cli import build, demo, encode, evaluation, fit, info, search
 from compcodes.cli.common import UsageError
 from compcodes.progress import Bar
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if bar:
             bar.clear()
         if args.json:
-            print(json.dumps(result))
+            print(json.dumps(result, allow_nan=False))
         else:
             args.show(result)
         sys.stdout.flush()
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="compcodes",
         description="Compress vectors to a few bytes and find the largest inner products on them.",
     )
-    parser.add_argument("--version", action="version", version=f"compcodes {version('compcodes')}")
+    parser.add_argument("--version", action="version", version=f"compcodes {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     for module in (demo, fit, encode, build, search, evaluation, info):
         summary = str(module.__doc__).partition("\n")[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import CompositionalCodes, Index
-from compcodes.cli.common import Stopwatch, check_output, duration, sizes
+from compcodes import Index
+from compcodes.cli.common import Stopwatch, check_output, duration, load_model, sizes
 from compcodes.data import load, load_ids
 
 NAME = "build"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode what is not encoded yet, and write the index."""
     check_output(args.output)
-    index = Index(CompositionalCodes.load(args.model), n_jobs=args.jobs)
+    index = Index(load_model(args.model, args.jobs), n_jobs=args.jobs)
     ids = None if args.ids is None else load_ids(args.ids)
     with Stopwatch() as watch:
         if args.codes is not None:

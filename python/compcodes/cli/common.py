@@ -9,7 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Stopwatch", "UsageError", "amount", "check_output", "duration", "sizes", "table"]
+from compcodes import CompositionalCodes, Index
+
+__all__ = [
+    "Stopwatch",
+    "UsageError",
+    "amount",
+    "check_output",
+    "duration",
+    "load_index",
+    "load_model",
+    "sizes",
+    "table",
+]
 
 
 class UsageError(Exception):
@@ -29,8 +41,24 @@ class Stopwatch:
         self.seconds = time.perf_counter() - self._start
 
 
-def check_output(path: str) -> None:
+def load_model(path: str, jobs: int | None) -> CompositionalCodes:
+    """Load a model; an error names the file."""
+    _check_input(path)
+    quantizer = CompositionalCodes.load(path)
+    quantizer.n_jobs = jobs
+    return quantizer
+
+
+def load_index(path: str, jobs: int | None) -> Index:
+    """Load an index; an error names the file."""
+    _check_input(path)
+    return Index.load(path, n_jobs=jobs)
+
+
+def check_output(path: str, *endings: str) -> None:
     """Refuse, before the work is done, a path that could not be written after it."""
+    if endings and Path(path).suffix.lower() not in endings:
+        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}, give a name that ends so")
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))
@@ -38,6 +66,11 @@ def check_output(path: str) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, a file name is needed", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "the folder cannot be written to", str(folder))
+
+
+def _check_input(path: str) -> None:
+    with open(path, "rb"):
+        pass
 
 
 def duration(seconds: float) -> str:

@@ -38,34 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help=f"words to look up (default: {_WORDS})",
     )
-    add(
-        "--bytes",
-        type=int,
-        default=8,
-        dest="n_codebooks",
-        metavar="M",
-        help="bytes for a vector (default: 8)",
-    )
+    add("--bytes", type=int, default=8, metavar="M", help="bytes for a vector (default: 8)")
     add("--output", default="demo-output", metavar="DIR", help="folder for the plot (default: demo-output)")
     add("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, compress, search, compare with the exact answers, and draw."""
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
     words, vectors = glove()
     queries, database = _split(words, args.words, np.random.default_rng(args.seed))
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
     X, Q = _unit(vectors[database]), _unit(vectors[queries])
 
-    quantizer = CompositionalCodes(n_codebooks=args.n_codebooks, random_state=args.seed, n_jobs=args.jobs)
-    with Stopwatch() as fit:
-        quantizer.fit(X, progress=args.progress)
-    index = Index(quantizer, n_jobs=args.jobs)
-    with Stopwatch() as encode:
-        index.add(X, ids=database, progress=args.progress)
-    with Stopwatch() as search:
-        scores, ids = index.search(Q, k=_FOUND, progress=args.progress)
+    found = {}
+    for n_bytes in sorted({max(args.bytes // 4, 1), max(args.bytes // 2, 1), args.bytes}):
+        index, seconds = _compress(X, database, n_bytes, args)
+        with Stopwatch() as search:
+            scores, ids = index.search(Q, k=_FOUND, progress=args.progress)
+        found[f"{n_bytes} byte{'s'[: n_bytes > 1]}"] = ids
+    # What follows is of the last, the largest.
     best_scores, best = index.search(Q[: len(args.words)], k=_SHOWN, rerank=X, n_candidates=_RERANKED)
     true_scores, rows = evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)
     true_ids = database[rows]
@@ -77,8 +69,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "dimension": X.shape[1],
         "bytes_before": X.shape[1] * X.itemsize,
         "bytes_per_vector": index.bytes_per_vector,
-        "codebooks_bytes": quantizer.codebooks_.nbytes,
-        "seconds": {"fit": fit.seconds, "encode": encode.seconds, "search": search.seconds},
+        "codebooks_bytes": index.quantizer.codebooks_.nbytes,
+        "seconds": {**seconds, "search": search.seconds},
         "words": [
             {
                 "word": word,
@@ -89,7 +81,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             for i, word in enumerate(args.words)
         ],
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
-        **_draw(folder / "recall.png", ids, true_ids, f"{len(X):,} words in {args.n_codebooks} bytes each"),
+        **_draw(folder / "recall.png", found, true_ids, f"{len(X):,} words in a few bytes each"),
     }
 
 
@@ -109,7 +101,7 @@ def show(result: dict[str, Any]) -> None:
         )
     )
     print(f"\ntrained in {duration(seconds['fit'])}, encoded in {duration(seconds['encode'])}", end=", ")
-    print(f"searched in {duration(seconds['search'] / result['queries'])} a query\n")
+    print(f"searched in {duration(seconds['search'] / result['queries'])} a query of {_FOUND:,} answers\n")
     for entry in result["words"]:
         exact = [name for name, _ in entry["exact"]]
         print(entry["word"])
@@ -123,9 +115,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"curves written to {result['plot']}" if result["plot"] else f"no plot: {result['no_plot']}")
 
 
-def _split(
-    words: list[str], shown: list[str], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(words: list[str], shown: list[str], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose the rows that are queries, those of the words `shown` first, and those that are the database."""
     position = {word: i for i, word in enumerate(words)}
     if unknown := [word for word in shown if word not in position]:
@@ -134,6 +124,19 @@ def _split(
     others = np.setdiff1d(np.arange(len(words)), first)
     queries = np.concatenate([first, rng.choice(others, max(_HELD_OUT - len(first), 0), replace=False)])
     return queries, np.setdiff1d(np.arange(len(words)), queries)
+
+
+def _compress(
+    X: NDArray[np.float32], ids: NDArray[np.int64], n_bytes: int, args: argparse.Namespace
+) -> tuple[Index, dict[str, float]]:
+    """Train on the vectors and index them; also how many seconds that took."""
+    quantizer = CompositionalCodes(n_codebooks=n_bytes, random_state=args.seed, n_jobs=args.jobs)
+    with Stopwatch() as fit:
+        quantizer.fit(X, progress=args.progress)
+    index = Index(quantizer, n_jobs=args.jobs)
+    with Stopwatch() as encode:
+        index.add(X, ids=ids, progress=args.progress)
+    return index, {"fit": fit.seconds, "encode": encode.seconds}
 
 
 def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
@@ -147,10 +150,10 @@ def _named(words: list[str], ids: NDArray[np.int64], scores: NDArray[np.float32]
     return [(words[i], float(score)) for i, score in zip(ids[:_SHOWN], scores[:_SHOWN], strict=True)]
 
 
-def _draw(path: Path, ids: NDArray[np.int64], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
+def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
     """Write the curves, or say why not: everything else is worth having without them."""
     try:
-        recall_figure({"codes": ids}, true_ids, title=title).savefig(path, dpi=150)
+        recall_figure(found, true_ids, title=title).savefig(path, dpi=150)
     except ImportError as error:
         return {"plot": None, "no_plot": str(error)}
     return {"plot": str(path)}

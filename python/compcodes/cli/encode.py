@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, check_output, duration, sizes
+from compcodes.cli.common import Stopwatch, check_output, duration, load_model, sizes
 from compcodes.data import load, save
 
 NAME = "encode"
@@ -16,16 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     parser.add_argument("vectors", help="vectors to compress")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file"
-    )
+    parser.add_argument("-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode and write (n, M) uint8."""
-    check_output(args.output)
-    quantizer = CompositionalCodes.load(args.model)
-    quantizer.n_jobs = args.jobs
+    check_output(args.output, ".npy")
+    quantizer = load_model(args.model, args.jobs)
     X = load(args.vectors)
     with Stopwatch() as watch:
         codes = quantizer.encode(X, progress=args.progress)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import Index, evaluate
-from compcodes.cli.common import Stopwatch, check_output, duration, table
+from compcodes import evaluate
+from compcodes.cli.common import Stopwatch, check_output, duration, load_index, table
 from compcodes.data import load, load_ids
 from compcodes.plot import recall_figure
 
@@ -39,31 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
     if args.plot is not None:
-        check_output(args.plot)
-    index = Index.load(args.index)
-    index.n_jobs = args.jobs
+        check_output(args.plot, ".png", ".svg", ".pdf")
+    index = load_index(args.index, args.jobs)
     Q = load(args.queries)
+    if len(Q) == 0:
+        raise ValueError(f"{args.queries}: no queries to measure with")
     if args.truth is not None:
         true_ids = load_ids(args.truth)
     else:
         X = load(args.vectors)
         if len(X) != len(index):
-            raise ValueError(
-                f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same"
-            )
-        _, rows = evaluate.ground_truth(
-            X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress
-        )
+            raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
+        _, rows = evaluate.ground_truth(X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress)
         true_ids = index.ids[rows]
     with Stopwatch() as watch:
         _, ids = index.search(Q, k=max(args.P), progress=args.progress)
-    pairs = [
-        (r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r
-    ]
+    pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
-        raise ValueError(
-            f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}"
-        )
+        raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
     if args.plot is not None:
         figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
         figure.savefig(args.plot, dpi=150)
@@ -93,6 +86,8 @@ def recall_table(entries: list[dict[str, Any]]) -> str:
     columns = sorted({entry["P"] for entry in entries})
     cells = {(entry["R"], entry["P"]): f"{entry['recall']:.3f}" for entry in entries}
     rows = [["recall", *(f"first {p}" for p in columns)]]
-    for r in sorted({entry["R"] for entry in entries}):
-        rows.append([f"true best {r}" if r > 1 else "true best", *(cells.get((r, p), "") for p in columns)])
+    rows += [
+        [f"true best {r}" if r > 1 else "true best", *(cells.get((r, p), "") for p in columns)]
+        for r in sorted({entry["R"] for entry in entries})
+    ]
     return table(rows)

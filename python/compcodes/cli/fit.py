@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--loss", metavar="NAME", help="what is made small, such as reconstruction")
     add("--init", metavar="NAME", help="residual or random")
     add("--iterations", type=int, dest="max_iter", metavar="N", help="at most so many rounds")
+    add("--tol", type=float, metavar="SHARE", help="stop when a round gains less than this share")
     add("--seed", type=int, dest="random_state", metavar="N", help="of the random numbers")
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
 
@@ -36,7 +37,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_output(args.output)
     X = load(args.vectors)
     queries = None if args.queries is None else load(args.queries)
-    names = ("n_codebooks", "n_codewords", "selection", "encoder", "loss", "init", "max_iter", "random_state")
+    names = (
+        "n_codebooks",
+        "n_codewords",
+        "selection",
+        "encoder",
+        "loss",
+        "init",
+        "max_iter",
+        "tol",
+        "random_state",
+    )
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     quantizer = CompositionalCodes(n_jobs=args.jobs, **given)
     with Stopwatch() as watch:
@@ -50,7 +61,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codebooks": M,
         "codewords": K,
         "bytes_per_vector": M,
-        "iterations": len(quantizer.history_),
+        "iterations": quantizer.history_[-1]["iteration"],
         "objective": float(quantizer.history_[-1]["objective"]),
         "seconds": watch.seconds,
     }
@@ -60,6 +71,6 @@ def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     before, after = 4 * result["dimension"], result["bytes_per_vector"]
     print(f"learned from {result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"{result['iterations']} iterations, objective {result['objective']:.6g}")
+    print(f"iterations: {result['iterations']}, mean squared error: {result['objective']:.6g}")
     print(f"a vector of {before} bytes (float32) becomes {after} bytes, {before / after:.3g} times less")
     print(f"model written to {result['model']}")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import Index
-from compcodes.cli.common import Stopwatch, UsageError, check_output, duration
+from compcodes.cli.common import Stopwatch, UsageError, check_output, duration, load_index
 from compcodes.data import load, save
 
 NAME = "search"
@@ -37,21 +36,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
-        check_output(path)
-    index = Index.load(args.index)
-    index.n_jobs = args.jobs
+        check_output(path, ".npy")
+    index = load_index(args.index, args.jobs)
     Q = load(args.queries)
-    options: dict[str, Any] = {}
-    if args.rerank is not None:
-        options["rerank"] = load(args.rerank)
-    if args.candidates is not None:
-        options["n_candidates"] = args.candidates
+    vectors = None if args.rerank is None else load(args.rerank)
     with Stopwatch() as watch:
-        scores, ids = index.search(Q, k=args.k, progress=args.progress, **options)
+        scores, ids = index.search(Q, k=args.k, rerank=vectors, n_candidates=args.candidates, progress=args.progress)
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
             save(path, array)
-    result = {
+    result: dict[str, Any] = {
         "queries": len(ids),
         "k": args.k,
         "vectors": len(index),
@@ -59,12 +53,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "written": outputs,
     }
     if args.output is None:
-        # Padding has the score −inf, which JSON does not know: leave it out.
-        found = [
-            (row, list(map(float, scores[i, : len(row)]))) for i, row in enumerate(_without_padding(ids))
-        ]
-        result["ids"] = [row for row, _ in found]
-        result["scores"] = [row for _, row in found]
+        kept = min(args.k, len(index))  # without the padding, whose score JSON does not know
+        result |= {"ids": ids[:, :kept].tolist(), "scores": scores[:, :kept].tolist()}
     return result
 
 
@@ -81,7 +71,3 @@ def show(result: dict[str, Any]) -> None:
     for name, path in result["written"].items():
         if path is not None:
             print(f"{name} written to {path}")
-
-
-def _without_padding(ids: Any) -> list[list[int]]:
-    return [[int(id_) for id_ in row if id_ != -1] for row in ids]

@@ -61,9 +61,7 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
         file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
         if dataset is None:
             if len(names) != 1:
-                raise ValueError(
-                    f"{path}: choose a dataset as {path}:NAME; it holds {', '.join(names) or 'none'}"
-                )
+                raise ValueError(f"{path}: choose a dataset as {path}:NAME; it holds {', '.join(names) or 'none'}")
             dataset = names[0]
         if not isinstance(file.get(dataset), h5py.Dataset):
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
@@ -83,6 +81,4 @@ def _need(module: str, *, extra: str, path: Path) -> Any:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise ImportError(
-            f"{path}: reading it needs {package}; run: pip install 'compcodes[{extra}]'"
-        ) from None
+        raise ImportError(f"{path}: reading it needs {package}; run: pip install 'compcodes[{extra}]'") from None

@@ -31,7 +31,7 @@ def load(path: PathLike) -> NDArray[Any]:
         ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one
         column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5``
         and ``.hdf5`` (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write
-        ``file.h5:name`` to choose a dataset.
+        ``file.h5:name`` to choose a dataset. Numbers in a foreign byte order are read, and converted.
 
     Returns
     -------
@@ -48,14 +48,14 @@ def load(path: PathLike) -> NDArray[Any]:
     """
     array = _open(path)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}"
-        )
-    return array
+        raise ValueError(f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}")
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def load_ids(path: PathLike) -> NDArray[np.int64]:
-    """Open a file of ids: integers, of any shape, in any format of `load`; int64 in memory."""
+    """Read a file of ids, integers of any shape in any format of `load`, as int64."""
     array = _open(path)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{path}: ids must be integers, found {array.dtype}")
@@ -78,17 +78,28 @@ def save(path: PathLike, array: ArrayLike) -> None:
         partial.unlink(missing_ok=True)
 
 
+def is_vector_file(path: PathLike) -> bool:
+    """Whether the ending of the name is one that `load` knows."""
+    suffix = Path(_split(path)[0]).suffix.lower()
+    return suffix in _READERS or suffix in _HDF5
+
+
 def _open(path: PathLike) -> NDArray[Any]:
-    name, dataset = os.fspath(path), None
-    if match := _WITH_DATASET.fullmatch(name):
-        name, dataset = match["path"], match["dataset"]
+    name, dataset = _split(path)
     suffix = Path(name).suffix.lower()
-    if suffix in (".h5", ".hdf5"):
+    if suffix in _HDF5:
         return load_hdf5(Path(name), dataset)
     if suffix not in _READERS:
-        known = ", ".join((*_READERS, ".h5", ".hdf5"))
+        known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     return _READERS[suffix](Path(name))
+
+
+def _split(path: PathLike) -> tuple[str, str | None]:
+    """Return the file, and the dataset in it if one is named."""
+    name = os.fspath(path)
+    match = _WITH_DATASET.fullmatch(name)
+    return (match["path"], match["dataset"]) if match else (name, None)
 
 
 def _load_npy(path: Path) -> NDArray[Any]:
@@ -106,3 +117,4 @@ _READERS: dict[str, Callable[[Path], NDArray[Any]]] = {
     ".ivecs": load_vecs,
     ".parquet": load_parquet,
 }
+_HDF5 = (".h5", ".hdf5")

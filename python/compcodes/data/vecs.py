@@ -53,8 +53,6 @@ def load_vecs(path: Path) -> NDArray[Any]:
         dims = np.ascontiguousarray(raw[start : start + _CHUNK, :4]).view("<i4")[:, 0]
         if wrong := np.flatnonzero(dims != d).tolist():
             bad = wrong[0]
-            raise ValueError(
-                f"{path}: vector {start + bad} claims {dims[bad]} dimensions, the ones before it have {d}"
-            )
+            raise ValueError(f"{path}: vector {start + bad} claims {dims[bad]} dimensions, the ones before it have {d}")
     vectors: NDArray[Any] = raw[:, 4:].view(value)
     return vectors

@@ -1,5 +1,7 @@
 //! What can go wrong, in the words a caller needs.
 
+use std::path::PathBuf;
+
 /// A `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -22,13 +24,18 @@ pub enum Error {
     #[error("cancelled")]
     Cancelled,
     /// The operating system refused.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A file is not one of ours, is damaged, or is of a later version.
-    #[error("{path}: {reason}")]
+    #[error("{}: {reason}", path.display())]
     Format {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },

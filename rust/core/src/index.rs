@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use crate::model::Model;
 use crate::monitor::Monitor;
 use crate::packed::PackedCodes;
-use crate::scan::{self, Hits};
+use crate::scan::{self, Hits, Options};
 use crate::tables::TableBuilder;
 use crate::vectors::Vectors;
 use ndarray::{Array2, ArrayView2};
@@ -166,7 +166,7 @@ impl Index {
     ) -> Result<Hits> {
         let isa = Isa::current()?;
         let tables = self.tables.tables(queries, isa)?;
-        scan::search(self.codes.view(), &tables, k, isa, monitor)
+        scan::search(self.codes.view(), &tables, k, Options::default(), isa, monitor)
     }
 
     /// Like [`search_positions`](Self::search_positions), but the hits' positions are ids.

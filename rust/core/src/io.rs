@@ -17,10 +17,11 @@ use crate::index::Index;
 use crate::model::Model;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
 use ndarray::Array3;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -111,8 +112,8 @@ fn write(
     let (m, k, d) = model.codebooks.view().dim();
     let codebooks: Vec<u8> =
         model.codebooks.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut all = vec![("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..])];
-    all.extend(tensors);
+    let mut all = tensors;
+    all.push(("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..]));
     let sums = all.iter().map(|(name, _, _, bytes)| ((*name).to_owned(), crc32fast::hash(bytes).into()));
     entries.insert("crc32".to_owned(), Value::Object(sums.collect()));
     entries.insert("kind".to_owned(), json!(kind));
@@ -120,18 +121,37 @@ fn write(
     entries.insert("selection".to_owned(), json!(model.selection.name()));
     entries.insert("parameters".to_owned(), Value::Object(model.parameters.clone()));
     let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
-    let views = all.into_iter().map(|(name, dtype, shape, bytes)| {
-        (name, TensorView::new(dtype, shape, bytes).expect("shape and bytes agree"))
-    });
+    let header = header(metadata, &all).map_err(|reason| Error::Format { path: path.to_owned(), reason })?;
+    let parts = std::iter::once(&header[..]).chain(all.iter().map(|(_, _, _, bytes)| *bytes));
+    replace(path, parts).map_err(|source| Error::Io { path: path.to_owned(), source })
+}
+
+/// Makes `parts` the content of the file: all of them or, after an error, none.
+fn replace<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> std::io::Result<()> {
     let temporary = Temporary::beside(path);
-    serialize_to_file(views, Some(metadata), &temporary.0).map_err(|error| match error {
-        safetensors::SafeTensorError::IoError(error) => Error::Io(error),
-        error => Error::Format { path: path.display().to_string(), reason: error.to_string() },
-    })?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
     // On disk before it gets its name: after a crash the name never leads to half a file.
-    File::open(&temporary.0)?.sync_all()?;
-    fs::rename(&temporary.0, path)?;
-    Ok(())
+    file.sync_all()?;
+    fs::rename(&temporary.0, path)
+}
+
+/// The length and text that a safetensors file begins with. (The library's own writer would make files that only their
+/// owner can read.)
+fn header(metadata: HashMap<String, String>, tensors: &[Tensor<'_>]) -> std::result::Result<Vec<u8>, String> {
+    let mut end = 0;
+    let infos = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let start = end;
+        end += bytes.len();
+        ((*name).to_owned(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (start, end) })
+    });
+    let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(|error| error.to_string())?;
+    let mut text = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
+    text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
+    Ok([&(text.len() as u64).to_le_bytes(), &text[..]].concat())
 }
 
 /// A file name that is removed again unless the file was renamed.
@@ -156,12 +176,13 @@ impl Drop for Temporary {
 }
 
 fn map(path: &Path) -> Result<memmap2::Mmap> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Error::Format { path: path.display().to_string(), reason: "is not a file".to_owned() });
+    let failed = |source| Error::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Error::Format { path: path.to_owned(), reason: "is not a file".to_owned() });
     }
     // SAFETY: the bytes are only read, and files of ours are replaced by renaming, never written in place.
-    Ok(unsafe { memmap2::Mmap::map(&file)? })
+    unsafe { memmap2::Mmap::map(&file) }.map_err(failed)
 }
 
 /// A mapped file and its checked metadata.
@@ -173,7 +194,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let error = |reason: String| Error::Format { path: path.display().to_string(), reason };
+        let error = |reason: String| Error::Format { path: path.to_owned(), reason };
         let damaged = |e: &dyn std::fmt::Display| error(format!("not a compcodes file, or damaged ({e})"));
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| damaged(&e))?;
@@ -191,7 +212,7 @@ impl<'a> Reader<'a> {
     }
 
     fn error(&self, reason: &str) -> Error {
-        Error::Format { path: self.path.display().to_string(), reason: reason.to_owned() }
+        Error::Format { path: self.path.to_owned(), reason: reason.to_owned() }
     }
 
     fn entry(&self, name: &str) -> Result<&Value> {

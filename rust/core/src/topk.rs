@@ -73,8 +73,8 @@ impl TopK {
     }
 
     /// Adds all candidates of another collection.
-    pub(crate) fn merge(&mut self, other: Self) {
-        other.keys.into_iter().for_each(|key| self.push(key));
+    pub(crate) fn merge(&mut self, other: &Self) {
+        other.keys.iter().copied().for_each(|key| self.push(key));
     }
 
     /// The at most k best, best first.
@@ -142,7 +142,7 @@ mod tests {
             for (i, &score) in scores.iter().enumerate() {
                 if i < cut { left.push(Key::new(score, i as u32)) } else { right.push(Key::new(score, i as u32)) }
             }
-            right.merge(left);
+            right.merge(&left);
             let got: Vec<_> = right.into_sorted().into_iter().map(|key| (key.score(), key.position())).collect();
             prop_assert_eq!(got, want);
         }

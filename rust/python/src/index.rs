@@ -2,7 +2,8 @@
 
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::run;
+use crate::run::{run, run_holding};
+use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Codebooks, Result, exact, rerank};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
@@ -155,7 +156,10 @@ impl Index {
     ) -> PyResult<Found<'py>> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
-        Ok(found(py, run(py, n_jobs, progress, |monitor| self.read().search(queries, k, monitor))?))
+        let search = |index: &RwLockReadGuard<'_, compcodes::Index>, monitor: &dyn Monitor| {
+            index.search(queries, k, monitor)
+        };
+        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
     }
 
     /// (scores, ids) of the k best by exact inner products with `vectors`, of the `n_candidates` best by code.
@@ -174,8 +178,7 @@ impl Index {
         let queries = self::queries(queries)?;
         let (queries, rows) = (queries.as_array(), Rows::new(vectors, "rerank")?);
         let vectors = rows.view();
-        let search = |monitor: &dyn compcodes::monitor::Monitor| -> Result<Hits> {
-            let index = self.read();
+        let search = |index: &RwLockReadGuard<'_, compcodes::Index>, monitor: &dyn Monitor| -> Result<Hits> {
             if vectors.n() != index.len() {
                 let message =
                     format!("rerank has {} rows, the index holds {} vectors", vectors.n(), index.len());
@@ -186,7 +189,7 @@ impl Index {
             index.to_ids(&mut hits.positions);
             Ok(hits)
         };
-        Ok(found(py, run(py, n_jobs, progress, search)?))
+        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
     }
 
     /// The approximation of one vector, (d,) f32.

@@ -26,6 +26,21 @@ pub(crate) fn run<T: Send>(
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
+    run_holding(py, n_jobs, progress, || (), |&(), monitor| work(monitor))
+}
+
+/// Like [`run`], with something held meanwhile: the guard of a lock.
+///
+/// It is acquired outside the pool. A pool's thread that waits for its tasks takes up other work, another search for
+/// one; were that to wait for the lock of an index while the first search, deeper in the same thread, holds it and a
+/// writer stands between them, all three would wait forever.
+pub(crate) fn run_holding<T: Send, G: Sync>(
+    py: Python<'_>,
+    n_jobs: Option<i64>,
+    progress: Option<&Bound<'_, PyAny>>,
+    acquire: impl FnOnce() -> G + Send,
+    work: impl FnOnce(&G, &dyn Monitor) -> Result<T> + Send,
+) -> PyResult<T> {
     let pool = pool(threads(n_jobs)?)?;
     let progress = progress.map(|callback| callback.clone().unbind());
     let state = State::default();
@@ -35,7 +50,8 @@ pub(crate) fn run<T: Send>(
             let worker = scope.spawn(|| {
                 // Dropped, and so noticed, on a panic too.
                 let _finished = finished;
-                pool.install(|| work(&state))
+                let held = acquire();
+                pool.install(|| work(&held, &state))
             });
             let mut raised = None;
             while let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {

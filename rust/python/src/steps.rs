@@ -37,6 +37,13 @@ pub(crate) fn isa() -> PyResult<&'static str> {
     compcodes::isa::Isa::current().map(compcodes::isa::Isa::name).map_err(to_python)
 }
 
+/// The instruction sets that this machine offers, slowest first.
+#[pyfunction]
+pub(crate) fn isas() -> Vec<&'static str> {
+    use compcodes::isa::Isa;
+    Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(Isa::name).collect()
+}
+
 /// Encodes with fixed codebooks.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Encoder {

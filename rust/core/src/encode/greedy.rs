@@ -89,14 +89,16 @@ impl Greedy<'_> {
         for (v, code) in codes.chunks_mut(self.n_codebooks).enumerate() {
             let start = v * self.columns;
             let mut minima = lanes::minima(&self.scores[start..][..self.stride]);
-            for code in code {
+            for (remaining, code) in (0..self.n_codebooks).rev().zip(code) {
                 let scores = &mut self.scores[start..][..self.stride];
                 let k = lanes::find(scores, lanes::fold(&minima));
                 *code = k as u8;
                 if distinct {
                     scores[k] = f32::INFINITY;
                 }
-                minima = self.add(v, k, 0);
+                if remaining > 0 {
+                    minima = self.add(v, k, 0);
+                }
             }
         }
     }

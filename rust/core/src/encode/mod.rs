@@ -44,8 +44,7 @@ pub struct Encoder {
     codebooks: Codebooks,
     selection: Selection,
     isa: Isa,
-    /// Subtracted from every vector. Moving each codebook's mean out of it changes no sum of codewords but the common
-    /// offset, and keeps the float32 scores accurate where the data lie far from the origin.
+    /// Subtracted from every vector: 0, or the common offset of all sums where they lie far from the origin.
     center: Vec<f32>,
     /// Brings the centred codewords to magnitude 1: no overflow, no underflow. A power of two: exact.
     scale: f32,
@@ -319,24 +318,43 @@ fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
     Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
 }
 
-/// The common offset of the sums, the scale, and the codewords so moved and scaled.
+/// ‖mean‖² of the sums over the mean ‖c − mean‖² of the codewords from which on codebooks are centred. Float32 then
+/// keeps no more than four digits of the scores, and ever fewer beyond.
+const FAR: f64 = 1000.0;
+
+/// The offset to subtract from vectors, the scale, and the codewords so moved and scaled.
+///
+/// Moving each codebook's mean into a common offset changes no sum, but it does change which codeword a *greedy* choice
+/// takes first. So it is done only where the vectors lie so far from the origin that float32 scores would be noise.
 fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, Vec<f32>) {
     let (m, k, d) = codebooks.view().dim();
-    let mut center = vec![0.0f64; d];
     let mut words = codebooks.as_slice()[..books * k * d].to_vec();
-    for book in words.chunks_exact_mut(k * d) {
-        for j in 0..d {
-            let mean = (book.iter().skip(j).step_by(d).map(|&c| f64::from(c)).sum::<f64>() / k as f64) as f32;
-            book.iter_mut().skip(j).step_by(d).for_each(|c| *c -= mean);
-            // A shared codebook is summed M times.
-            center[j] += f64::from(mean) * (m / books) as f64;
-        }
+    let means: Vec<Vec<f32>> = words
+        .chunks_exact(k * d)
+        .map(|book| {
+            let sum = |j| book.iter().skip(j).step_by(d).map(|&c| f64::from(c)).sum::<f64>();
+            (0..d).map(|j| (sum(j) / k as f64) as f32).collect()
+        })
+        .collect();
+    // A shared codebook is summed M times.
+    let times = (m / books) as f64;
+    let center = |j: usize| times * means.iter().map(|mean| f64::from(mean[j])).sum::<f64>();
+    let mut center: Vec<f32> = (0..d).map(|j| center(j) as f32).collect();
+    let mut centred = words.clone();
+    for (book, mean) in centred.chunks_exact_mut(k * d).zip(&means) {
+        book.chunks_exact_mut(d).for_each(|word| word.iter_mut().zip(mean).for_each(|(c, mean)| *c -= mean));
+    }
+    let square = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
+    if square(&center) > FAR * square(&centred) / (books * k) as f64 {
+        words = centred;
+    } else {
+        center.fill(0.0);
     }
     let largest = words.iter().fold(0.0f32, |largest, c| largest.max(c.abs()));
     let exponent = if largest > 0.0 { -(f64::from(largest).log2().floor() as i32) } else { 0 };
     let scale = 2.0f32.powi(exponent.clamp(-126, 127));
     words.iter_mut().for_each(|c| *c *= scale);
-    (center.into_iter().map(|c| c as f32).collect(), scale, words)
+    (center, scale, words)
 }
 
 struct Product<'a> {

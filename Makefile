@@ -1,0 +1,89 @@
+# The one list of commands: people, CI and hooks call these. `make help` shows it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+DEPS := $(VENV)/.deps
+BUILT := $(VENV)/.built
+
+.PHONY: help demo test lint format test-forced test-rust test-python docs wheel bench bench-tiny clean cargo
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: $(BUILT) ## Set everything up and run the main job on the embedded word vectors
+	$(BIN)/compcodes demo
+
+test: test-rust test-python ## Set everything up and run every test
+
+test-rust: cargo
+	cargo test --workspace --release --quiet
+
+test-python: $(BUILT)
+	$(BIN)/python -m pytest -q
+
+test-forced: $(BUILT) ## The Python tests again on each instruction set of this machine, and in tiny chunks
+	@set -e; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas())'); do \
+		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(BIN)/python -m pytest -q -p no:cacheprovider; \
+	done
+	COMPCODES_CHUNK=7 $(BIN)/python -m pytest -q -p no:cacheprovider
+	COMPCODES_CHUNK=7 cargo test --workspace --release --quiet
+
+lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff check python tests benches
+	$(BIN)/ruff format --check python tests benches
+	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/stubtest compcodes._core
+
+format: $(DEPS) ## Let rustfmt and ruff have their way
+	cargo fmt --all
+	$(BIN)/ruff check --fix --quiet python tests benches
+	$(BIN)/ruff format python tests benches
+
+docs: $(BUILT) ## Run every example of the documentation; build the Rust documentation
+	$(BIN)/python -m pytest -q --doctest-modules python/compcodes tests/test_readme.py
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet -p compcodes
+	cargo test --doc --quiet -p compcodes
+	cargo run --release --quiet -p compcodes --example train
+
+wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and try it there
+	rm -rf dist
+	$(BIN)/maturin build --release --quiet --out dist
+	rm -rf $(VENV)-wheel
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
+	cd $(VENV)-wheel && bin/compcodes demo --json > demo.json && bin/python -I ../tests/smoke.py
+	rm -rf $(VENV)-wheel
+
+bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
+	$(BIN)/python -m pip install --quiet 'faiss-cpu>=1.8' 'threadpoolctl>=3.0'
+	$(BIN)/python benches/training.py
+	cargo run --release --quiet -p compcodes-benches --bin scan
+
+bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
+	$(BIN)/python benches/training.py --tiny
+	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
+
+clean: ## Remove what was built
+	rm -rf target dist $(VENV) $(VENV)-wheel demo-output
+
+cargo:
+	@command -v cargo > /dev/null || { echo "compcodes needs the Rust toolchain, 1.89 or later: install it from https://rustup.rs, then run this again." >&2; exit 1; }
+
+$(DEPS): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "compcodes needs Python 3.10 or later; PYTHON=… names one." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(BUILT): $(DEPS) $(RUST) | cargo
+	$(BIN)/maturin develop --release --quiet
+	@touch $@

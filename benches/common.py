@@ -1,0 +1,73 @@
+"""What the benchmarks share: data, the machine's description, and tables that are kept."""
+
+import argparse
+import datetime
+import os
+import platform
+from pathlib import Path
+
+import compcodes as cc
+import numpy as np
+from compcodes import _core
+from threadpoolctl import threadpool_info
+
+
+def arguments(description):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--tiny", action="store_true", help="in seconds, on the embedded words: only to see that it runs"
+    )
+    parser.add_argument("--save", action="store_true", help="keep the tables under benches/results")
+    return parser.parse_args()
+
+
+def sift(name, n=None):
+    """A part of the SIFT vectors in COMPCODES_DATA; the embedded words where there are none."""
+    folder = os.environ.get("COMPCODES_DATA")
+    path = Path(folder or "", "sift", f"{name}.npy")
+    if folder and path.exists():
+        return np.load(path, mmap_mode="r")[:n]
+    return cc.data.glove()[1][:n]
+
+
+def source():
+    found = os.environ.get("COMPCODES_DATA") and Path(os.environ["COMPCODES_DATA"], "sift").is_dir()
+    return "SIFT of COMPCODES_DATA" if found else "embedded GloVe words (COMPCODES_DATA is not set)"
+
+
+def machine():
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        names = [
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ]
+        cpu = names[0] if names else cpu
+    blas = ", ".join(f"{i['internal_api']} {i.get('version')} {i.get('architecture', '')}" for i in threadpool_info())
+    return (
+        f"{cpu}, {os.cpu_count()} cores; compcodes {cc.__version__} on {_core.isa()}; numpy {np.__version__} ({blas})"
+    )
+
+
+class Report:
+    """Prints lines as they come, and keeps them."""
+
+    def __init__(self, name, save):
+        self.lines = []
+        self.path = Path(__file__).parent / "results" / f"{datetime.date.today()}-{name}.md" if save else None
+        self(f"# {name}, {datetime.date.today()}\n\n{machine()}\n\nData: {source()}\n")
+
+    def __call__(self, line=""):
+        print(line, flush=True)
+        self.lines.append(line)
+        if self.path:
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_text("\n".join(self.lines) + "\n")
+
+    def table(self, header, rows):
+        self("| " + " | ".join(header) + " |")
+        self("|" + "---|" * len(header))
+        for row in rows:
+            self("| " + " | ".join(map(str, row)) + " |")
+        self()

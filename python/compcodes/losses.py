@@ -1,0 +1,64 @@
+"""What training makes small: the losses, and how their parameters follow from the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["InnerProduct", "Loss", "Reconstruction", "row_weights"]
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The squared error ‖x − x̄‖², for Euclidean distances and for decoding."""
+
+
+@dataclass(frozen=True)
+class InnerProduct:
+    """‖r‖² + (η − 1)⟨r, x/‖x‖⟩² with r = x − x̄, rows weighted by a power of ‖x‖.
+
+    A search looks for the vectors that point where the query does, so an error along x moves the scores that
+    decide it, while an error across x mostly moves those of queries that do not want x. And where norms differ,
+    the long vectors are what most queries find.
+
+    Parameters
+    ----------
+    eta : float, optional
+        How much more an error along x counts, at least 1. By default it is chosen by `fit`.
+    weight_power : float, optional
+        Rows are weighted by ‖x‖ to this power, at least 0. By default it is chosen by `fit`.
+    """
+
+    eta: float | None = None
+    weight_power: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in [("eta", 1), ("weight_power", 0)]:
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value >= low):
+                raise ValueError(f"{name} is {value}: want a finite number of at least {low}, or None")
+
+
+Loss: TypeAlias = Reconstruction | InnerProduct
+
+
+def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64] | None:
+    """‖x‖ to `power`, 1 on average; None where all are equal anyway."""
+    largest = norms.max()
+    if power == 0 or largest == 0:
+        return None
+    weights: NDArray[np.float64] = (norms / largest) ** power
+    return weights / weights.mean()
+
+
+def as_loss(loss: Any) -> Loss:
+    """Take a loss by object or by name."""
+    if isinstance(loss, (Reconstruction, InnerProduct)):
+        return loss
+    named = {"reconstruction": Reconstruction(), "inner-product": InnerProduct()}
+    if not isinstance(loss, str) or loss not in named:
+        raise ValueError(f"loss is {loss!r}: want one of {', '.join(map(repr, named))}, or an object of those")
+    return named[loss]

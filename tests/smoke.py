@@ -1,0 +1,17 @@
+"""A wheel's first steps, run by the interpreter of a fresh environment: `python -I tests/smoke.py`."""
+
+import tempfile
+
+import compcodes as cc
+import numpy as np
+
+words, vectors = cc.data.glove()
+q = cc.CompositionalCodes(n_codebooks=4, n_codewords=64, max_iter=3).fit(vectors)
+index = cc.Index(q).add(vectors)
+with tempfile.TemporaryDirectory() as folder:
+    index.save(f"{folder}/index.cc")
+    index = cc.Index.load(f"{folder}/index.cc")
+_, ids = index.search(vectors[:5], k=10, rerank=vectors)
+assert ids.shape == (5, 10) and len(index) == len(words) == 20_000
+assert np.isin(ids, np.arange(20_000)).all()
+print(f"compcodes {cc.__version__} works on {cc._core.isa()}")

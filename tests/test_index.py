@@ -1,0 +1,156 @@
+import compcodes as cc
+import numpy as np
+import pytest
+from compcodes import reference
+from conftest import vectors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture(scope="module")
+def index(quantizer, X):
+    return cc.Index(quantizer).add(X)
+
+
+def test_search_is_the_full_sort_of_table_sums(index, quantizer, X, Q):
+    scores, ids = index.search(Q, k=50)
+    tables = reference.tables(Q, quantizer.codebooks_)
+    want_scores, want_ids = reference.search(tables, quantizer.encode(X), 50)
+    np.testing.assert_allclose(scores, want_scores, rtol=1e-5)
+    exact = Q @ quantizer.decode(quantizer.encode(X)).T
+    np.testing.assert_allclose(np.take_along_axis(exact, ids, 1), scores, rtol=1e-4, atol=1e-4)
+    assert (ids == want_ids).mean() > 0.9  # the tables differ in their last bits, and with them near ties
+    assert scores.dtype == np.float32
+    assert ids.dtype == np.int64
+
+
+def test_ties_go_to_the_lower_position(quantizer):
+    index = cc.Index(quantizer).add_codes(np.ones((300, 4), np.uint8))
+    _, ids = index.search(np.ones((2, 12)), k=7)
+    np.testing.assert_array_equal(ids, [[0, 1, 2, 3, 4, 5, 6]] * 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(0, 400), max_size=6), k=st.integers(1, 450))
+def test_pieces_add_up_to_the_whole(quantizer, X, Q, cuts, k):
+    X = X[:400]
+    codes = quantizer.encode(X)
+    edges = [0, *sorted(cuts), 400]
+    pieces = cc.Index(quantizer)
+    for first, last in zip(edges, edges[1:]):  # noqa: B905, RUF007
+        pieces.add_codes(codes[first:last])
+    whole = cc.Index(quantizer).add(X)
+    for a, b in zip(pieces.search(Q, k), whole.search(Q, k), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(pieces.codes, codes)
+
+
+def test_more_than_there_are_is_padded(quantizer, X):
+    scores, ids = cc.Index(quantizer).add(X[:3]).search(X[:2], k=5)
+    assert (ids[:, 3:] == -1).all()
+    assert np.isneginf(scores[:, 3:]).all()
+    assert sorted(ids[0, :3]) == [0, 1, 2]
+    scores, ids = cc.Index(quantizer).search(X[:2], k=2)
+    assert (ids == -1).all()
+
+
+def test_one_query_is_a_batch_of_one(index, Q):
+    one, many = index.search(Q[0], k=5), index.search(Q, k=5)
+    np.testing.assert_array_equal(one[0][0], many[0][0])
+    np.testing.assert_array_equal(one[1][0], many[1][0])
+    assert index.search(np.zeros((0, 12)), k=5)[1].shape == (0, 5)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_threads_and_batches_change_nothing(quantizer, Q, jobs):
+    X = vectors(40_000, 12, seed=3)
+    index = cc.Index(quantizer, n_jobs=jobs).add(X)
+    want = cc.Index(quantizer, n_jobs=1).add(X).search(Q, k=100)
+    for got in (
+        index.search(Q, k=100),
+        [np.concatenate(a) for a in zip(*(index.search(q, 100) for q in Q), strict=True)],
+    ):
+        np.testing.assert_array_equal(got[0], want[0])
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+def test_ids(quantizer, X, Q):
+    index = cc.Index(quantizer).add(X[:100], ids=np.arange(100) * 3 + 7)
+    plain = cc.Index(quantizer).add(X[:100])
+    np.testing.assert_array_equal(index.search(Q, 10)[1], plain.search(Q, 10)[1] * 3 + 7)
+    index.add(X[:2])
+    np.testing.assert_array_equal(index.ids[-2:], [305, 306])
+    np.testing.assert_array_equal(index.reconstruct([7, 305]), quantizer.decode(quantizer.encode(X[[0, 0]])))
+    with pytest.raises(ValueError, match="no id 8"):
+        index.reconstruct([8])
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        ([1, 2], ValueError, "shape"),
+        ([1, 2, 2], ValueError, "2 twice"),
+        ([1, 2, -3], ValueError, r"ids\[2\] is -3"),
+        ([1, 2, 7], ValueError, "has already"),
+        ([1.0, 2.0, 3.0], TypeError, "dtype"),
+        (np.uint64([1, 2, 2**63]), ValueError, "beyond int64"),
+    ],
+)
+def test_wrong_ids_are_named_and_nothing_is_added(quantizer, X, ids, error, message):
+    index = cc.Index(quantizer).add(X[:1], ids=[7])
+    with pytest.raises(error, match=message):
+        index.add(X[:3], ids=ids)
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_rerank_gives_exact_scores(index, X, Q, dtype, tmp_path):
+    np.save(tmp_path / "x.npy", X.astype(dtype))
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    scores, ids = index.search(Q, k=10, rerank=stored, n_candidates=len(X))
+    want_scores, want_ids = cc.evaluate.ground_truth(stored, Q, k=10)
+    np.testing.assert_array_equal(ids, want_ids)
+    np.testing.assert_allclose(scores, want_scores, rtol=1e-5)
+    fewer = index.search(Q, k=10, rerank=stored)[1]
+    plain = index.search(Q, k=10)[1]
+    assert cc.evaluate.recall(fewer, want_ids, 10, 10) > cc.evaluate.recall(plain, want_ids, 10, 10)
+
+
+def test_wrong_rerank_is_named(index, X, Q):
+    with pytest.raises(ValueError, match="rerank has 3 rows, the index holds 1500 vectors"):
+        index.search(Q, rerank=X[:3])
+    with pytest.raises(ValueError, match="rerank has 5 dimensions"):
+        index.search(Q, rerank=X[:, :5])
+    with pytest.raises(ValueError, match="n_candidates is 3: want at least k"):
+        index.search(Q, k=5, rerank=X, n_candidates=3)
+    with pytest.raises(ValueError, match="n_candidates goes with rerank"):
+        index.search(Q, k=5, n_candidates=30)
+
+
+@pytest.mark.parametrize(
+    ("query", "k", "error", "message"),
+    [
+        (np.zeros((2, 11)), 3, ValueError, "Q has 11 dimensions, the model has 12"),
+        (np.zeros((2, 3, 4)), 3, ValueError, "Q has shape"),
+        (np.full((2, 12), np.nan), 3, ValueError, "row 0"),
+        (np.full((2, 12), 1e300), 3, ValueError, "row 0"),
+        (np.zeros((2, 12), complex), 3, TypeError, "Q has dtype complex128"),
+        (np.zeros((2, 12)), 0, ValueError, "k is 0"),
+        (np.zeros((2, 12)), 1.5, TypeError, "k is 1.5"),
+    ],
+)
+def test_a_wrong_search_is_named(index, query, k, error, message):
+    with pytest.raises(error, match=message):
+        index.search(query, k)
+
+
+def test_what_describes_an_index(index, quantizer, X):
+    assert len(index) == 1500
+    assert index.bytes_per_vector == 4
+    assert index.quantizer is quantizer
+    assert "1,500 vectors of 12 dimensions, 4 codes of 16" in repr(index)
+    np.testing.assert_array_equal(index.codes, quantizer.encode(X))
+    with pytest.raises(ValueError, match="metric is 'dot'"):
+        cc.Index(quantizer, metric="dot")
+    with pytest.raises(cc.NotFittedError):
+        cc.Index(cc.CompositionalCodes())

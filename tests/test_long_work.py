@@ -1,0 +1,160 @@
+"""Progress, interruption, threads and processes."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import compcodes as cc
+import numpy as np
+import pytest
+from conftest import vectors
+
+
+def test_progress_is_told_and_its_exception_stops_the_work(X):
+    told = []
+    q = cc.CompositionalCodes(4, 16, max_iter=3, tol=0)
+    q.fit(X, progress=lambda *args: told.append(args))
+    assert {stage for stage, _, _ in told} == {"fit"}
+    assert all(0 < done <= total for _, done, total in told)
+    before = q.codebooks_
+
+    def stop(*_):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        q.fit(X, progress=stop)
+    assert q.codebooks_ is before
+    with pytest.raises(TypeError, match="progress"):
+        q.fit(X, progress=3)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np, compcodes as cc
+X = np.random.default_rng(0).normal(size=(400_000, 128)).astype(np.float32)
+small = X[:2000]
+q = cc.CompositionalCodes(4, 16, max_iter=1).fit(small)
+before = q.codebooks_
+sent = []
+def interrupt():
+    time.sleep(float(sys.argv[2]))
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    if sys.argv[1] == "fit":
+        q.set_params(n_codebooks=8, n_codewords=256).fit(X)
+    elif sys.argv[1] == "truth":
+        cc.evaluate.ground_truth(X, X[:20_000], 10)
+    else:
+        while True:
+            q.encode(X)
+except KeyboardInterrupt:
+    waited = time.monotonic() - sent[0]
+    assert q.codebooks_ is before
+    print("stopped", waited)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+@pytest.mark.parametrize("work", ["fit", "truth", "encode"])
+@pytest.mark.parametrize("after", ["0.3", "1.7"])
+def test_ctrl_c_stops_the_work(work, after):
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED, work, after], capture_output=True, text=True, timeout=120)
+    assert run.stdout.startswith("stopped"), run.stderr
+    # A second on an idle machine; a loaded one may be slow to wake the thread that looks.
+    assert float(run.stdout.split()[1]) < 5
+
+
+def test_the_interpreter_lock_is_free_during_long_work():
+    X = vectors(60_000, 64)
+    q = cc.CompositionalCodes(4, 256, max_iter=0).fit(X[:3000])
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.monotonic()
+    for _ in range(5):
+        q.encode(X)
+    end = time.monotonic()
+    done.set()
+    thread.join()
+    within = [t for t in ticks if start < t < end]
+    assert len(within) >= 3
+
+
+def test_many_threads_search_while_one_adds(quantizer, X, Q):
+    index = cc.Index(quantizer)
+    codes = quantizer.encode(X)
+    index.add_codes(codes[:100])
+    allowed = {}
+    for n in range(100, 1501, 100):
+        allowed[n] = cc.Index(quantizer).add_codes(codes[:n]).search(Q, 5)[1]
+    wrong, done = [], threading.Event()
+
+    def search():
+        while not done.is_set():
+            ids = index.search(Q, 5)[1]
+            if not any((ids == want).all() for want in allowed.values()):
+                wrong.append(ids)
+
+    threads = [threading.Thread(target=search) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for n in range(100, 1500, 100):
+        index.add_codes(codes[n : n + 100])
+        time.sleep(0.01)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(index) == 1500
+
+
+def _encode_in_child(quantizer, X, queue):
+    queue.put(quantizer.encode(X))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_forked_child_encodes_too(quantizer, X):
+    want = quantizer.encode(X)  # the pool now exists, and its threads do not survive the fork
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_encode_in_child, args=(quantizer, X, queue))
+    child.start()
+    got = queue.get(timeout=60)
+    child.join(timeout=60)
+    assert child.exitcode == 0
+    np.testing.assert_array_equal(got, want)
+
+
+def test_negative_jobs_count_from_all_cores(quantizer, X):
+    for jobs in (-1, -2, -1000, 1000):
+        q = cc.CompositionalCodes(2, 8, max_iter=1, n_jobs=jobs).fit(X)
+        assert q.codebooks_.shape == (2, 8, 12)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_other_signals_are_handled_as_ever():
+    code = (
+        "import signal, os, threading, time, numpy as np, compcodes as cc\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
+        "X = np.random.default_rng(0).normal(size=(60_000, 64)).astype('f4')\n"
+        "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()\n"
+        "q = cc.CompositionalCodes(8, 256, max_iter=2).fit(X)\n"
+        "print(len(seen), len(q.history_))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.stdout.split() == ["1", "3"], run.stderr
+    assert signal.getsignal(signal.SIGINT) is not None
