@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
 
-__all__ = ["Encoder", "Greedy", "LocalSearch", "as_encoder"]
+__all__ = ["Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
 
 
 @dataclass(frozen=True)
 class Greedy:
     """The paper's: at each step the codebook and codeword that leave the smallest loss."""
 
+    anneals: ClassVar[bool] = False
+
     def steps(self) -> tuple[str, int]:
         """Name and effort, as the core takes them."""
         return "greedy", 0
+
+    def training_steps(self) -> tuple[str, int]:
+        """Like `steps`, for a pass of training."""
+        return self.steps()
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class LocalSearch:
         How often. Twice as many take twice the time and leave a few percent less error; it never hurts.
     """
 
+    anneals: ClassVar[bool] = True
     rounds: int = 16
 
     def __post_init__(self) -> None:
@@ -39,17 +46,27 @@ class LocalSearch:
         """Name and effort, as the core takes them."""
         return "local-search", self.rounds
 
+    def training_steps(self) -> tuple[str, int]:
+        """Like `steps`, for a pass of training: each goes on from the codes of the one before."""
+        return "local-search", min(self.rounds, 4)
+
 
 Encoder: TypeAlias = Greedy | LocalSearch
 
+_NAMED: dict[str, type[Greedy] | type[LocalSearch]] = {"greedy": Greedy, "local-search": LocalSearch}
+
 
 def as_encoder(encoder: Any) -> Encoder:
-    """Take an encoder by object or by name."""
+    """Take an encoder by object, by name, or as `parameters` gives it."""
     if isinstance(encoder, (Greedy, LocalSearch)):
         return encoder
-    named: dict[str, Encoder] = {"greedy": Greedy(), "local-search": LocalSearch()}
-    if not isinstance(encoder, str) or encoder not in named:
-        raise ValueError(
-            f"encoder is {encoder!r}: want one of {', '.join(map(repr, named))}, or an object of those"
-        )
-    return named[encoder]
+    given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
+    name = given.pop("name", None)
+    if not isinstance(name, str) or name not in _NAMED:
+        raise ValueError(f"encoder is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+    return _NAMED[name](**given)
+
+
+def parameters(encoder: Encoder) -> dict[str, Any]:
+    """Name and parameters, as files keep them."""
+    return {"name": encoder.steps()[0], **asdict(encoder)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["InnerProduct", "Loss", "Reconstruction", "row_weights"]
+__all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "norms", "parameters", "row_weights"]
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,42 @@ class InnerProduct:
 
 Loss: TypeAlias = Reconstruction | InnerProduct
 
-
-def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64] | None:
-    """‖x‖ to `power`, 1 on average; None where all are equal anyway."""
-    largest = norms.max()
-    if power == 0 or largest == 0:
-        return None
-    weights: NDArray[np.float64] = (norms / largest) ** power
-    return weights / weights.mean()
+_NAMED: dict[str, type[Reconstruction] | type[InnerProduct]] = {
+    "reconstruction": Reconstruction,
+    "inner-product": InnerProduct,
+}
 
 
 def as_loss(loss: Any) -> Loss:
-    """Take a loss by object or by name."""
+    """Take a loss by object, by name, or as `parameters` gives it."""
     if isinstance(loss, (Reconstruction, InnerProduct)):
         return loss
-    named = {"reconstruction": Reconstruction(), "inner-product": InnerProduct()}
-    if not isinstance(loss, str) or loss not in named:
-        raise ValueError(f"loss is {loss!r}: want one of {', '.join(map(repr, named))}, or an object of those")
-    return named[loss]
+    given = dict(loss) if isinstance(loss, dict) else {"name": loss}
+    name = given.pop("name", None)
+    if not isinstance(name, str) or name not in _NAMED:
+        raise ValueError(f"loss is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+    return _NAMED[name](**given)
+
+
+def parameters(loss: Loss) -> dict[str, Any]:
+    """Name and parameters, as files keep them."""
+    name = next(name for name, kind in _NAMED.items() if isinstance(loss, kind))
+    return {"name": name, **asdict(loss)}
+
+
+def norms(X: NDArray[Any]) -> NDArray[np.float64]:
+    """‖x‖ of each row, (n,), computed a chunk at a time."""
+    out = np.empty(len(X))
+    for first in range(0, len(X), 4096):
+        chunk = np.asarray(X[first : first + 4096], dtype=np.float64)
+        out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
+    return out
+
+
+def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64] | None:
+    """‖x‖ to `power`, 1 on average; None where that is 1 for every row."""
+    largest = norms.max()
+    if power == 0 or not 0 < largest < np.inf:
+        return None
+    weights: NDArray[np.float64] = (norms / largest) ** power
+    return weights / weights.mean()
