@@ -151,7 +151,7 @@ impl Encoder {
     /// Chooses codes as `encoding` says instead of greedily.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
-        if matches!(encoding, Encoding::LocalSearch { .. }) {
+        if matches!(encoding, Encoding::LocalSearch { .. }) && self.codebooks.n_codebooks() > 1 {
             self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride);
         }
         self.encoding = encoding;
