@@ -68,11 +68,15 @@ def parameters(loss: Loss) -> dict[str, Any]:
 
 
 def norms(X: NDArray[Any]) -> NDArray[np.float64]:
-    """‖x‖ of each row, (n,), computed a chunk at a time."""
+    """‖x‖ of each row, (n,), computed a chunk at a time; a row that is not finite is named."""
     out = np.empty(len(X))
     for first in range(0, len(X), 4096):
-        chunk = np.asarray(X[first : first + 4096], dtype=np.float64)
+        with np.errstate(over="ignore"):
+            chunk = np.asarray(X[first : first + 4096], dtype=np.float32).astype(np.float64)
         out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
+    if not np.isfinite(out).all():
+        row = int(np.argmin(np.isfinite(out)))
+        raise ValueError(f"X row {row} holds NaN, an infinity or a value beyond float32")
     return out
 
 
@@ -82,4 +86,5 @@ def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64]
     if power == 0 or not 0 < largest < np.inf:
         return None
     weights: NDArray[np.float64] = (norms / largest) ** power
-    return weights / weights.mean()
+    weights /= weights.mean()
+    return weights

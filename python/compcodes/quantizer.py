@@ -314,7 +314,12 @@ class CompositionalCodes:
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
     def _check(self) -> None:
-        for name, low, high in [("n_codebooks", 1, 64), ("n_codewords", 2, 256), ("anneal", 0, None), ("max_iter", 0, None)]:
+        for name, low, high in [
+            ("n_codebooks", 1, 64),
+            ("n_codewords", 2, 256),
+            ("anneal", 0, None),
+            ("max_iter", 0, None),
+        ]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(f"{name} is {value!r}: want an integer")
@@ -357,12 +362,13 @@ class CompositionalCodes:
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        cached: tuple[Any, _core.Encoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks:
-            encoder, eta = encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0
-            cached = (codebooks, _core.Encoder(codebooks, self.selection, eta, encoder.steps(), 0, self.n_jobs))
-            self._cache = cached
-        return cached[1]
+        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self.selection)
+        cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks or cached[1] != made_for:
+            encoder, eta, selection = made_for
+            core = _core.Encoder(codebooks, selection, eta, encoder.steps(), 0, self.n_jobs)
+            cached = self._cache = (codebooks, made_for, core)
+        return cached[2]
 
 
 def _seed(random_state: int | np.random.Generator | None) -> int:

@@ -73,12 +73,11 @@ def directions(X: ArrayLike) -> Floats:
     """Return u_n = x_n/‖x_n‖, (n, d); zero for a zero vector, which has no direction."""
     X = np.asarray(X, np.float64)
     norms = np.sqrt((X**2).sum(axis=1, keepdims=True))
-    return np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
+    unit: Floats = np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
+    return unit
 
 
-def encode_greedy(
-    X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group", eta: float = 1.0
-) -> Codes:
+def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group", eta: float = 1.0) -> Codes:
     """Choose the codewords of each vector one by one, best first ("Update the group M-selection").
 
     Each of the M steps looks at every codeword of every codebook that this vector has not used yet and takes

@@ -192,9 +192,7 @@ class Trainer:
         books = 1 if self.selection != "group" else self.n_codebooks
         for iteration in range(self.anneal):
             codebooks = self.update(codes, codebooks)
-            codebooks, _ = _core.reseed(
-                codebooks, self.X, codes, self.errors(codebooks, codes), self.selection
-            )
+            codebooks, _ = _core.reseed(codebooks, self.X, codes, self.errors(codebooks, codes), self.selection)
             temperature = (1 - (iteration + 1) / self.anneal) ** 0.5
             noise = temperature * spread * rng.standard_normal((books, *codebooks.shape[1:]))
             codes, _ = self._improve((codebooks + noise).astype(np.float32), codes)

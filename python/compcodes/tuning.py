@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from compcodes import _core, evaluate
 from compcodes._arrays import as_queries
@@ -39,6 +39,7 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: ArrayLike | None) -> Inn
     """
     if loss.eta is not None and loss.weight_power is not None:
         return loss
+    norms(trainer.X)  # the rows that a sample has are not those that an error should name
     sample = Sample(trainer, queries)
     if loss.weight_power is None:
         start = InnerProduct(loss.eta or 2.0, 0.0)
