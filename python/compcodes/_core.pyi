@@ -21,7 +21,7 @@ class Encoder:
         codebooks: _F32,
         selection: str = "group",
         eta: float = 1.0,
-        encoding: tuple[str, int] = ("greedy", 0),
+        encoding: tuple[str, int] | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> Encoder: ...

@@ -21,13 +21,13 @@ fn loss(eta: f64) -> PyResult<Loss> {
     Loss::inner_product(eta).map_err(to_python)
 }
 
-fn encoding((name, effort): &(String, usize), seed: u64) -> PyResult<Encoding> {
-    match name.as_str() {
-        "greedy" => Ok(Encoding::Greedy),
-        "local-search" => Ok(Encoding::LocalSearch { rounds: *effort, seed }),
-        _ => Err(PyValueError::new_err(format!(
-            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
-        ))),
+fn encoding(encoding: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+    match encoding.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("greedy", _)) => Ok(Encoding::Greedy),
+        Some(("local-search", rounds)) => Ok(Encoding::LocalSearch { rounds, seed }),
+        Some((name, _)) => {
+            Err(PyValueError::new_err(format!("encoder is {name:?}: want \"greedy\" or \"local-search\"")))
+        }
     }
 }
 
@@ -52,20 +52,20 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds).
+    /// `encoding` is ("greedy", 0) or ("local-search", rounds).
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=("greedy".into(), 0), seed=0, n_jobs=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None))]
     fn new(
         py: Python<'_>,
         codebooks: Any<'_, '_>,
         selection: &str,
         eta: f64,
-        encoding: (String, usize),
+        encoding: Option<(String, usize)>,
         seed: u64,
         n_jobs: Option<i64>,
     ) -> PyResult<Self> {
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
-        let (loss, encoding) = (loss(eta)?, self::encoding(&encoding, seed)?);
+        let (loss, encoding) = (loss(eta)?, self::encoding(encoding, seed)?);
         let encoder = run(py, n_jobs, None, |_| encode::Encoder::new(&books, selection))?;
         Ok(Self { encoder: encoder.with_loss(loss).with_encoding(encoding) })
     }
