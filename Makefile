@@ -87,5 +87,5 @@ $(DEPS): pyproject.toml
 	@touch $@
 
 $(BUILT): $(DEPS) $(RUST) | cargo
-	$(BIN)/maturin develop --release --quiet
+	$(BIN)/maturin develop --release --quiet > /dev/null
 	@touch $@

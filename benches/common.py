@@ -6,10 +6,11 @@ import os
 import platform
 from pathlib import Path
 
-import compcodes as cc
 import numpy as np
-from compcodes import _core
 from threadpoolctl import threadpool_info
+
+import compcodes as cc
+from compcodes import _core
 
 
 def arguments(description):

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 
-import compcodes as cc
 import numpy as np
+from threadpoolctl import threadpool_limits
+
+import compcodes as cc
 from common import Report, arguments, sift
 from compcodes import _core, training
-from threadpoolctl import threadpool_limits
 
 
 def seconds(work):

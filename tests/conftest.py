@@ -1,6 +1,7 @@
-import compcodes as cc
 import numpy as np
 import pytest
+
+import compcodes as cc
 
 
 def vectors(n, d, seed=0):

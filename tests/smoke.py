@@ -2,8 +2,9 @@
 
 import tempfile
 
-import compcodes as cc
 import numpy as np
+
+import compcodes as cc
 
 words, vectors = cc.data.glove()
 q = cc.CompositionalCodes(n_codebooks=4, n_codewords=64, max_iter=3).fit(vectors)

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from compcodes import CompositionalCodes, cli, data, evaluate
 
 

@@ -4,9 +4,10 @@ import sys
 
 import numpy as np
 import pytest
-from compcodes import data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from compcodes import data
 
 VALUE = {"fvecs": "<f4", "bvecs": "u1", "ivecs": "<i4"}
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from compcodes import evaluate
 from hypothesis import given
 from hypothesis import strategies as st
+
+from compcodes import evaluate
 
 
 def test_recall_counts_the_true_best_among_the_first_found():

@@ -1,10 +1,11 @@
-import compcodes as cc
 import numpy as np
 import pytest
-from compcodes import reference
-from conftest import vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import compcodes as cc
+from compcodes import reference
+from conftest import vectors
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +133,8 @@ def test_wrong_rerank_is_named(index, X, Q):
     [
         (np.zeros((2, 11)), 3, ValueError, "Q has 11 dimensions, the model has 12"),
         (np.zeros((2, 3, 4)), 3, ValueError, "Q has shape"),
-        (np.full((2, 12), np.nan), 3, ValueError, "row 0"),
-        (np.full((2, 12), 1e300), 3, ValueError, "row 0"),
+        (np.full((2, 12), np.nan), 3, ValueError, "Q row 0"),
+        (np.full((2, 12), 1e300), 3, ValueError, "Q row 0"),
         (np.zeros((2, 12), complex), 3, TypeError, "Q has dtype complex128"),
         (np.zeros((2, 12)), 0, ValueError, "k is 0"),
         (np.zeros((2, 12)), 1.5, TypeError, "k is 1.5"),
@@ -150,7 +151,127 @@ def test_what_describes_an_index(index, quantizer, X):
     assert index.quantizer is quantizer
     assert "1,500 vectors of 12 dimensions, 4 codes of 16" in repr(index)
     np.testing.assert_array_equal(index.codes, quantizer.encode(X))
-    with pytest.raises(ValueError, match="metric is 'dot'"):
+    with pytest.raises(ValueError, match='metric is "dot"'):
         cc.Index(quantizer, metric="dot")
     with pytest.raises(cc.NotFittedError):
         cc.Index(cc.CompositionalCodes())
+
+
+METRICS = ["ip", "cosine", "l2"]
+
+
+def true_scores(metric, X, Q):
+    X, Q = X.astype(np.float64), Q.astype(np.float64)
+    if metric == "l2":
+        return -((Q[:, None, :] - X) ** 2).sum(axis=2)
+    scores = Q @ X.T
+    return scores if metric == "ip" else scores / np.linalg.norm(X, axis=1) / np.linalg.norm(Q, axis=1)[:, None]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_scores_are_those_of_the_decoded_vectors(quantizer, X, Q, metric):
+    index = cc.Index(quantizer, metric)
+    for part in np.array_split(X[np.argsort((X**2).sum(axis=1))], 4):  # norms grow: levels are laid anew
+        index.add(part)
+    scores, ids = index.search(Q, k=len(X))
+    want = true_scores(metric, quantizer.decode(index.codes), Q)
+    np.testing.assert_array_equal(np.sort(ids), np.arange(len(X))[None].repeat(len(Q), axis=0))
+    tolerance = {"ip": 1e-4, "cosine": 0.012, "l2": 1e-4}[metric]
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(want, ids, 1), rtol=tolerance, atol=tolerance * abs(want).max()
+    )
+    assert (np.diff(scores, axis=1) <= 0).all()
+    assert index.bytes_per_vector == {"ip": 4, "cosine": 5, "l2": 9}[metric]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_ground_truth_and_rerank_are_the_metrics(quantizer, X, Q, metric):
+    want = true_scores(metric, X, Q)
+    scores, ids = cc.evaluate.ground_truth(X, Q, k=20, metric=metric)
+    np.testing.assert_allclose(scores, -np.sort(-want, axis=1)[:, :20], rtol=1e-4, atol=1e-4)
+    index = cc.Index(quantizer, metric).add(X)
+    reranked = index.search(Q, k=20, rerank=X, n_candidates=len(X))
+    np.testing.assert_allclose(reranked[0], scores, rtol=1e-4, atol=1e-4)
+    assert (reranked[1] == ids).mean() > 0.99
+
+
+def test_norms_in_one_byte_cost_little(quantizer, X, Q):
+    exact, byte = (cc.Index(quantizer, "l2", exact_norms=e).add(X) for e in (True, False))
+    assert (exact.bytes_per_vector, byte.bytes_per_vector) == (9, 5)
+    assert cc.evaluate.recall(byte.search(Q, 10)[1], exact.search(Q, 10)[1], 10, 10) > 0.9
+
+
+def test_a_scale_makes_a_vector_score_itself_right(quantizer, X):
+    index = cc.Index(quantizer, scale=True).add(X)
+    scores, ids = index.search(X[:50], k=len(X))
+    own = scores[ids == np.arange(50)[:, None]]
+    np.testing.assert_allclose(own, (X[:50] ** 2).sum(axis=1), rtol=0.012)
+    assert index.bytes_per_vector == 5
+    with pytest.raises(ValueError, match="scale goes with metric"):
+        cc.Index(quantizer, "l2", scale=True)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_removed_vectors_are_not_found_and_others_are(quantizer, X, Q, metric):
+    index = cc.Index(quantizer, metric).add(X)
+    gone = np.arange(0, 1500, 3)
+    assert index.remove(gone) == 500
+    kept = np.setdiff1d(np.arange(1500), gone)
+    np.testing.assert_array_equal(index.ids, kept)
+    plain = cc.Index(quantizer, metric).add(X[kept], ids=kept)
+    found, want = index.search(Q, 30)[1], plain.search(Q, 30)[1]
+    if metric == "cosine":  # the levels of its norms depend on all that ever was added
+        assert cc.evaluate.recall(found, want, 30, 30) > 0.95
+    else:
+        np.testing.assert_array_equal(found, want)
+    assert not np.isin(found, gone).any()
+    everything = {"rerank": X[kept], "n_candidates": 1000}
+    np.testing.assert_array_equal(index.search(Q, 5, **everything)[1], plain.search(Q, 5, **everything)[1])
+    with pytest.raises(ValueError, match="no id 3"):
+        index.remove([4, 3])
+    assert len(index) == 1000
+    index.add(X[:1])
+    assert index.ids[-1] == 1500
+    assert index.remove(index.ids) == 1001
+    assert (index.search(Q, 2)[1] == -1).all()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_filter_finds_the_best_of_what_it_allows(quantizer, X, Q, metric):
+    index = cc.Index(quantizer, metric).add(X, ids=np.arange(1500) + 10)
+    _, ids = index.search(Q, k=1500)
+    rng = np.random.default_rng(0)
+    for share in (0.9, 0.1, 0.002):
+        mask = rng.random(1500) < share
+        allowed = np.flatnonzero(mask) + 10
+        want = [row[np.isin(row, allowed)][:7] for row in ids]
+        for filter in (mask, allowed, rng.permutation(np.append(allowed, [5, 99999]))):
+            found = index.search(Q, 7, filter=filter)[1]
+            for row, wanted in zip(found, want, strict=True):
+                np.testing.assert_array_equal(row[row >= 0], wanted)
+    part = index.search(Q, 7, filter=range(100, 300))[1]
+    for row, all_ids in zip(part, ids, strict=True):
+        np.testing.assert_array_equal(row, all_ids[(all_ids >= 100) & (all_ids < 300)][:7])
+    assert set(index.search(Q, 7, filter=range(100, 300, 50))[1].ravel()) == {100, 150, 200, 250, -1}
+    assert (index.search(Q, 7, filter=[])[1] == -1).all()
+    for wrong, error in ((np.ones(3, bool), ValueError), (np.ones((2, 2), int), ValueError), ([0.5], TypeError)):
+        with pytest.raises(error, match="filter"):
+            index.search(Q, filter=wrong)
+
+
+def test_merged_indexes_are_one(quantizer, X, Q):
+    whole = cc.Index(quantizer).add(X)
+    halves = cc.Index(quantizer).add(X[:700]).merge(cc.Index(quantizer).add(X[700:]))
+    np.testing.assert_array_equal(halves.search(Q, 9)[1], whole.search(Q, 9)[1])
+    with pytest.raises(ValueError, match="different models or settings"):
+        halves.merge(cc.Index(quantizer, "l2"))
+    with pytest.raises(ValueError, match="already"):
+        cc.Index(quantizer).add(X[:3], ids=[1, 2, 3]).merge(cc.Index(quantizer).add(X[:1], ids=[2]))
+    doubled = whole.merge(whole)
+    assert len(doubled) == 3000
+
+
+def test_absurd_counts_are_refused(index, Q):
+    for k in (2**31, 2**62, 10**30):
+        with pytest.raises(ValueError, match="k is"):
+            index.search(Q, k)

@@ -2,9 +2,10 @@ import os
 import pickle
 import stat
 
-import compcodes as cc
 import numpy as np
 import pytest
+
+import compcodes as cc
 
 
 @pytest.fixture(scope="module")

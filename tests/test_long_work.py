@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 
-import compcodes as cc
 import numpy as np
 import pytest
+
+import compcodes as cc
 from conftest import vectors
 
 

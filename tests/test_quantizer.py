@@ -1,9 +1,10 @@
 import pickle
 import warnings
 
-import compcodes as cc
 import numpy as np
 import pytest
+
+import compcodes as cc
 from compcodes import _core
 from conftest import vectors
 

@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from compcodes import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from compcodes import reference
 
 
 @st.composite

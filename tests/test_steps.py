@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
-from compcodes import _core, reference, training
-from conftest import vectors
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from compcodes import _core, reference, training
+from conftest import vectors
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
+
+
+def is_far(codebooks, selection):
+    """Whether the encoder centres: float32 scores would be noise (see `normalise` in encode/mod.rs)."""
+    means = codebooks.mean(axis=1, dtype=np.float64)
+    spread = ((codebooks - means[:, None].astype(np.float32)) ** 2).sum(axis=2).mean()
+    return (means.sum(axis=0) ** 2).sum() > 900 * spread
 
 
 def random_model(seed, M, K, d, selection):
@@ -30,6 +38,7 @@ def random_model(seed, M, K, d, selection):
 def test_greedy_codes_are_the_references(seed, n, M, K, d, selection):
     K = max(K, M)
     codebooks = random_model(seed, M, K, d, selection)
+    assume(not is_far(codebooks, selection))
     X = np.random.default_rng(seed + 1).normal(size=(n, d)).astype(np.float32) * M**0.5
     codes = _core.Encoder(codebooks, selection).encode(X)
     want = reference.encode_greedy(X, codebooks, selection)

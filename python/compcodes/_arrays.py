@@ -49,7 +49,7 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
 
 def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.asarray(ids)
+    array = np.atleast_1d(np.asarray(ids))
     if array.shape != (n,):
         raise ValueError(f"ids have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:

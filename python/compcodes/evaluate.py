@@ -19,9 +19,15 @@ __all__ = ["ground_truth", "recall", "recall_curve"]
 
 
 def ground_truth(
-    X: ArrayLike, Q: ArrayLike, k: int = 100, *, n_jobs: int | None = None, progress: ProgressLike = None
+    X: ArrayLike,
+    Q: ArrayLike,
+    k: int = 100,
+    *,
+    metric: str = "ip",
+    n_jobs: int | None = None,
+    progress: ProgressLike = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Find the k largest exact inner products of each query with the rows of `X`.
+    """Find the k best rows of `X` for each query by comparing it with all of them.
 
     Parameters
     ----------
@@ -30,6 +36,8 @@ def ground_truth(
     Q : (nq, d)
         Queries.
     k : int
+    metric : {"ip", "cosine", "l2"}, default "ip"
+        Inner product, cosine, or minus the squared Euclidean distance.
     n_jobs : int, optional
         Threads; all cores by default.
     progress : callable or True, optional
@@ -43,7 +51,7 @@ def ground_truth(
     """
     X = as_vectors(X, "X")
     Q = as_vectors(Q, "Q", X.shape[1])
-    return _core.exact_search(X, Q, k, n_jobs, staged(progress, "exact search"))
+    return _core.exact_search(X, Q, k, metric, n_jobs, staged(progress, "exact search"))
 
 
 def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,22 +19,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Index"]
 
+_MOST_RESULTS = 2**31  # scores and ids of so many results are 24 GB
+
 
 class Index:
-    """A database of codes that is searched for the largest inner products.
+    """A database of codes that is searched for the vectors that answer a query best.
 
-    Searching compares each query with the *approximation* of every vector: M table look-ups and additions each.
-    The result is exactly the k best of these sums. Many threads may search at once, also while one adds: a search
-    sees all of an addition or nothing of it.
+    Searching compares each query with the *approximation* x̄ of every vector: M table look-ups and additions each. The
+    result is exactly the k best of these scores. Many threads may search at once, also while one adds or removes: a
+    search sees all of a change or nothing of it.
 
     Parameters
     ----------
     quantizer : CompositionalCodes
         A fitted model. The index keeps a copy.
-    metric : {"ip"}, default "ip"
-        Inner product.
+    metric : {"ip", "cosine", "l2"}, default "ip"
+        Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector, and is right to 1 % of
+        itself; or minus the squared Euclidean distance −‖q − x̄‖², which takes five bytes more. Higher is better.
     n_jobs : int, optional
         Threads; all cores by default.
+    scale : bool, default False
+        Multiply each inner product by ‖x‖² / ⟨x, x̄⟩, kept in one byte more a vector: the approximation then has the
+        length along x that x has. It pays for codes of a plain reconstruction loss, as other libraries make them.
+    exact_norms : bool, default True
+        With "l2": False keeps ‖x̄‖² in one byte instead of five; distances are then off by up to 1/200 of its range.
 
     Examples
     --------
@@ -45,14 +54,22 @@ class Index:
     ((5, 3), 2000, 4)
     """
 
-    def __init__(self, quantizer: CompositionalCodes, metric: str = "ip", n_jobs: int | None = None) -> None:
-        if metric != "ip":
-            raise ValueError(f"metric is {metric!r}: want 'ip'")
+    def __init__(
+        self,
+        quantizer: CompositionalCodes,
+        metric: str = "ip",
+        n_jobs: int | None = None,
+        *,
+        scale: bool = False,
+        exact_norms: bool = True,
+    ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
         self._quantizer = quantizer
         codebooks = quantizer._fitted()
-        self._core = _core.Index(codebooks, quantizer.selection, quantizer._parameters())
+        model = (codebooks, quantizer.selection, quantizer._parameters())
+        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms))
+        self._scale = bool(scale)
         self._shape = codebooks.shape
 
     def add(self, X: ArrayLike, ids: ArrayLike | None = None, *, progress: ProgressLike = None) -> Self:
@@ -80,12 +97,45 @@ class Index:
         """
         X = as_vectors(X, "X", self._shape[2])
         ids = None if ids is None else as_ids(ids, len(X))
-        return self.add_codes(self._quantizer.encode(X, progress=progress), ids)
+        codes = self._quantizer.encode(X, progress=progress)
+        self._core.add_codes(codes, ids, self._core.scales(X, codes, self.n_jobs) if self._scale else None)
+        return self
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
-        """Add codes (n, M) uint8 that the index's quantizer made; otherwise as `add`."""
+        """Add codes (n, M) uint8 that the index's quantizer made; otherwise as `add`.
+
+        With ``scale=True`` their scale is 1: it takes the vectors to know it.
+        """
         codes = as_codes(codes, self._shape[0])
         self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)))
+        return self
+
+    def remove(self, ids: ArrayLike) -> int:
+        """Remove the vectors with these ids; the others keep their order and ids.
+
+        Returns
+        -------
+        int
+            How many there were.
+
+        Raises
+        ------
+        ValueError
+            The index has no such id. Nothing is removed then.
+        """
+        return self._core.remove(as_ids(ids, np.size(ids)))
+
+    def merge(self, other: Index) -> Self:
+        """Add all vectors of another index with the same codebooks, metric and settings.
+
+        They keep the ids they were given; without any they get the numbers that follow the largest here.
+
+        Raises
+        ------
+        ValueError
+            The indexes do not fit, or an id is in both. Nothing is added then.
+        """
+        self._core.merge(other._core)
         return self
 
     def search(
@@ -93,6 +143,7 @@ class Index:
         Q: ArrayLike,
         k: int = 10,
         *,
+        filter: ArrayLike | range | None = None,
         rerank: ArrayLike | None = None,
         n_candidates: int | None = None,
         progress: ProgressLike = None,
@@ -105,9 +156,11 @@ class Index:
             Queries; one vector is one query.
         k : int, default 10
             How many to find. May exceed the number of vectors.
+        filter : (len(index),) bool, (m,) int, or range, optional
+            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
         rerank : (len(index), d) array of any real type, optional
-            The vectors themselves, in the order they were added; an array or a memory map, of which only the
-            candidates' rows are read. Scores are then exact inner products.
+            The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
+            are read. Scores are then exact.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         progress : callable or True, optional
@@ -127,17 +180,16 @@ class Index:
         """
         queries = as_queries(Q, self._shape[2])
         k = _count("k", k)
-        report = staged(progress, "search")
-        if rerank is None:
-            if n_candidates is not None:
-                raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
-            return self._core.search(queries, k, self.n_jobs, report)
-        vectors = as_vectors(rerank, "rerank", self._shape[2])
+        if len(queries) * k > _MOST_RESULTS:
+            raise ValueError(f"k is {k}: {len(queries)} · k results are more than this can hold at once")
+        if rerank is None and n_candidates is not None:
+            raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
+        vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else _count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
-        n_candidates = min(n_candidates, max(len(self), 1))
-        return self._core.search_rerank(queries, k, vectors, n_candidates, self.n_jobs, report)
+        allowed = None if filter is None else _as_filter(filter)
+        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, staged(progress, "search"))
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -147,9 +199,7 @@ class Index:
         ValueError
             The index has no such id.
         """
-        ids = np.atleast_1d(np.asarray(ids))
-        rows = [self._core.reconstruct(int(id)) for id in ids]
-        return np.array(rows, dtype=np.float32).reshape(len(rows), self._shape[2])
+        return self._core.reconstruct(as_ids(ids, np.size(ids)))
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -172,8 +222,8 @@ class Index:
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes of code a vector; ids, where they are given, take 8 more."""
-        return int(self._shape[0])
+        """Bytes kept for each vector: codes, and what metric and scale add. Ids, where they are given, take 8 more."""
+        return self._core.bytes_per_vector()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index with its model to a file (safetensors), replacing what is there.
@@ -197,29 +247,71 @@ class Index:
             The file is damaged, of a later version, or not an index of compcodes.
         """
         core = _core.Index.load(os.fspath(path))
-        index = cls(CompositionalCodes._restore(*core.model()), n_jobs=n_jobs)
+        metric, scale, exact_norms = core.settings()
+        quantizer = CompositionalCodes._restore(*core.model())
+        index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)
         index._core = core
         return index
 
+    @classmethod
+    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Index:
+        """Take over a trained index of faiss with its codes, to search it with this engine.
+
+        The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
+
+        Parameters
+        ----------
+        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer
+            Of at most 8 bits a code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
+            (``IndexIDMap``).
+
+        Raises
+        ------
+        TypeError
+            The index is of another kind.
+        ValueError
+            It has larger codes, another metric than inner product and L2, or is not trained.
+        """
+        from compcodes.bridge import take
+
+        taken = take(index)
+        quantizer = CompositionalCodes.from_codebooks(taken.codebooks)
+        return cls(quantizer, taken.metric, n_jobs).add_codes(taken.codes, taken.ids)
+
     def __reduce__(self) -> tuple[object, ...]:
-        ids = self.ids
-        given = None if np.array_equal(ids, np.arange(len(ids))) else ids
-        return _rebuild, (self._quantizer, self.metric, self.n_jobs, self.codes, given)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "index.cc")
+            self.save(path)
+            with open(path, "rb") as file:
+                return _from_bytes, (file.read(), self.n_jobs)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
         return f"Index({len(self):,} vectors of {d} dimensions, {M} codes of {K}, metric={self.metric!r})"
 
 
-def _rebuild(
-    quantizer: CompositionalCodes,
-    metric: str,
-    n_jobs: int | None,
-    codes: NDArray[np.uint8],
-    ids: NDArray[np.int64] | None,
-) -> Index:
-    """Unpickle an index."""
-    return Index(quantizer, metric, n_jobs).add_codes(codes, ids)
+def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
+    """Unpickle an index: a pickle holds what a file would."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "index.cc")
+        with open(path, "wb") as file:
+            file.write(content)
+        return Index.load(path, n_jobs)
+
+
+def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_] | NDArray[np.int64]:
+    if isinstance(filter, range):
+        if filter.step == 1:
+            return max(filter.start, 0), max(filter.stop, 0)
+        filter = np.array(filter, dtype=np.int64)
+    array = np.asarray(filter)
+    if array.ndim != 1:
+        raise ValueError(f"filter has shape {array.shape}: want one dimension")
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"filter has dtype {array.dtype}: want a bool mask, integer ids or a range")
+    return np.unique(array.astype(np.int64))
 
 
 def _count(name: str, value: int) -> int:

@@ -53,7 +53,7 @@ class CompositionalCodes:
         squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
         given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
-        The start: residual k-means; random codes, as the paper; or codebooks of your own.
+        The start: residual k-means; random vectors; or codebooks of your own.
     anneal : int, default 25
         Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
         large. Not used with the greedy encoder, or from codebooks of your own.
@@ -234,6 +234,21 @@ class CompositionalCodes:
         """
         codebooks = self._fitted()
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+
+    @classmethod
+    def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
+        """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
+
+        Raises
+        ------
+        ValueError
+            They have another shape, or hold NaN or infinity.
+        """
+        codebooks = np.array(codebooks, dtype=np.float32, order="C")
+        if codebooks.ndim != 3:
+            raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
+        _core.Encoder(codebooks, selection, 1)
+        return cls._restore(codebooks, selection, "{}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file (safetensors), replacing what is there.

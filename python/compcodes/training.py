@@ -173,11 +173,12 @@ class Trainer:
         return self.n_codebooks, self.n_codewords, self.selection, self.seed
 
     def _start(self, init: str | Floats) -> tuple[Floats, Codes]:
-        if isinstance(init, str) and init == "random":
-            codes = _core.random_codes(len(self.X), *self.sizes)
-            zeros = np.zeros((self.n_codebooks, self.n_codewords, self.X.shape[1]), dtype=np.float32)
-            return self.update(codes, zeros), codes
-        codebooks = _core.residual_kmeans(self.X, *self.sizes, self.n_jobs) if isinstance(init, str) else init
+        if not isinstance(init, str):
+            codebooks = init
+        elif init == "random":
+            codebooks = _core.random_vectors(self.X, *self.sizes)
+        else:
+            codebooks = _core.residual_kmeans(self.X, *self.sizes, self.n_jobs)
         return codebooks, self._encoder(codebooks).encode(self.X, self.n_jobs, self._within())
 
     def _annealed(self, codebooks: Floats, codes: Codes) -> tuple[Floats, Codes]:

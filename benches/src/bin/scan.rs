@@ -5,12 +5,14 @@
 //! Data is seeded and random, or read from raw files of a directory `data=DIR` (for real codes, and to compare with
 //! other libraries on the same ones): `codebooksM.f32` (M, 256, 128), `codesM.u8` (rows, M), `queries.f32` (rows, 128),
 //! M standing for the number; codes are repeated until there are n. Further keys: `isa=`, `nq=`, `k=`, `threads=` run
-//! one case instead of all.
+//! one case instead of all. `allowed=0.5` filters at random, so that this share of the vectors passes; `scale=1` and
+//! `bias=1` add a column each.
 
-use compcodes::packed::{PackedCodes, PackedView};
+use compcodes::packed::{PackedCodes, PackedView, packed_bytes};
+use compcodes::scan::{Adjust, Levels, Options, search};
 use compcodes::tables::TableBuilder;
-use compcodes::{Codebooks, isa::Isa, scan};
-use ndarray::{Array2, Array3, s};
+use compcodes::{Codebooks, isa::Isa};
+use ndarray::{Array2, Array3, Axis, concatenate, s};
 use std::time::{Duration, Instant};
 
 const DIM: usize = 128;
@@ -27,10 +29,24 @@ fn main() {
         Some(dir) => read(dir, m),
         None => random(n.min(1 << 20), m),
     };
-    let mut packed = PackedCodes::new(m).unwrap();
+    let mut next = generator();
+    let mut levels = || -> Levels { std::array::from_fn(|_| (0.2 * next()).exp2()) };
+    let (scale, bias) =
+        (key("scale").map(|_| levels()), key("bias").map(|_| levels().map(|level| level * level)));
+    let adjust = Adjust { scale: scale.as_ref(), bias: bias.as_ref(), exact_bias: None };
+    let mut packed = PackedCodes::new(m + adjust.n_columns()).unwrap();
+    let levels =
+        Array2::from_shape_simple_fn((codes.nrows(), adjust.n_columns()), || (256.0 * (next() + 0.5)) as u8);
+    let codes = concatenate![Axis(1), codes, levels];
     while packed.len() < n {
         packed.extend(codes.slice(s![..codes.nrows().min(n - packed.len()), ..])).unwrap();
     }
+    let allowed = key("allowed").map(|share| {
+        let share = share.parse::<f32>().expect("a share") - 0.5;
+        let words = (0..packed.view().n_blocks())
+            .map(|_| (0..64).fold(0, |word, bit| word | u64::from(next() < share) << bit));
+        words.collect::<Vec<u64>>()
+    });
     let builder = TableBuilder::new(&codebooks);
 
     let all = [
@@ -52,15 +68,17 @@ fn main() {
     {
         for &(nq, k, threads, n) in one.as_ref().map_or(&all[..], |one| &one[..]) {
             let view = packed.view();
-            let bytes = &view.as_bytes()[..compcodes::packed::packed_bytes(n.min(view.len()), m)];
-            let view = PackedView::new(bytes, n.min(view.len()), m).unwrap();
+            let (n, columns) = (n.min(view.len()), view.n_columns());
+            let view = PackedView::new(&view.as_bytes()[..packed_bytes(n, columns)], n, columns).unwrap();
+            let allowed = allowed.as_ref().map(|words| &words[..view.n_blocks()]);
+            let options = Options { allowed, adjust };
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut batches = (0..queries.nrows() / nq).cycle();
             let (least, median) = pool.install(|| {
                 time(|| {
                     let first = batches.next().expect("at least nq queries") * nq;
                     let tables = builder.tables(queries.slice(s![first..first + nq, ..]), isa).unwrap();
-                    scan::search(view, &tables, k, scan::Options::default(), isa, &()).unwrap()
+                    search(view, &tables, k, options, isa, &()).unwrap()
                 })
             });
             let rate = (n * nq) as f64 / median.as_secs_f64() / 1e9;
@@ -106,17 +124,20 @@ fn read(dir: &str, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
 
 /// Codebooks of falling size, as residual quantizers train them; all codes equally likely.
 fn random(n: usize, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
-    let mut state = 1u64;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 40
-    };
-    let codebooks = Array3::from_shape_fn((m, 256, DIM), |(m, _, _)| {
-        (next() as f32 / (1 << 24) as f32 - 0.5) * 0.8f32.powi(m as i32)
-    });
+    let mut next = generator();
+    let codebooks = Array3::from_shape_fn((m, 256, DIM), |(m, _, _)| next() * 0.8f32.powi(m as i32));
     (
         Codebooks::new(codebooks).unwrap(),
-        Array2::from_shape_simple_fn((n, m), || next() as u8),
-        Array2::from_shape_simple_fn((640, DIM), || next() as f32 / (1 << 24) as f32 - 0.5),
+        Array2::from_shape_simple_fn((n, m), || (256.0 * (next() + 0.5)) as u8),
+        Array2::from_shape_simple_fn((640, DIM), &mut next),
     )
+}
+
+/// Seeded numbers in −½ … ½.
+fn generator() -> impl FnMut() -> f32 {
+    let mut state = 1u64;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
+    }
 }

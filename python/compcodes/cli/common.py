@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compcodes import CompositionalCodes, Index
+from compcodes import CompositionalCodes
 
 __all__ = [
     "Stopwatch",
@@ -17,7 +17,6 @@ __all__ = [
     "amount",
     "check_output",
     "duration",
-    "load_index",
     "load_model",
     "sizes",
     "table",
@@ -42,17 +41,10 @@ class Stopwatch:
 
 
 def load_model(path: str, jobs: int | None) -> CompositionalCodes:
-    """Load a model; an error names the file."""
-    _check_input(path)
+    """Load a model that works with so many threads."""
     quantizer = CompositionalCodes.load(path)
     quantizer.n_jobs = jobs
     return quantizer
-
-
-def load_index(path: str, jobs: int | None) -> Index:
-    """Load an index; an error names the file."""
-    _check_input(path)
-    return Index.load(path, n_jobs=jobs)
 
 
 def check_output(path: str, *endings: str) -> None:
@@ -66,11 +58,6 @@ def check_output(path: str, *endings: str) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, a file name is needed", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "the folder cannot be written to", str(folder))
-
-
-def _check_input(path: str) -> None:
-    with open(path, "rb"):
-        pass
 
 
 def duration(seconds: float) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes import evaluate
-from compcodes.cli.common import Stopwatch, check_output, duration, load_index, table
+from compcodes import Index, evaluate
+from compcodes.cli.common import Stopwatch, check_output, duration, table
 from compcodes.data import load, load_ids
 from compcodes.plot import recall_figure
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
     if args.plot is not None:
         check_output(args.plot, ".png", ".svg", ".pdf")
-    index = load_index(args.index, args.jobs)
+    index = Index.load(args.index, n_jobs=args.jobs)
     Q = load(args.queries)
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")

@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compcodes.cli.common import amount, load_index, load_model
+from compcodes import Index
+from compcodes.cli.common import amount, load_model
 from compcodes.data import load
 from compcodes.data.files import is_vector_file
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             "bytes": X.nbytes,
         }
     if _is_index(args.file):
-        index = load_index(args.file, args.jobs)
+        index = Index.load(args.file, n_jobs=args.jobs)
         content = {"kind": "index", "vectors": len(index), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
     else:

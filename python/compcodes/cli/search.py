@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes.cli.common import Stopwatch, UsageError, check_output, duration, load_index
+from compcodes import Index
+from compcodes.cli.common import Stopwatch, UsageError, check_output, duration
 from compcodes.data import load, save
 
 NAME = "search"
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    index = load_index(args.index, args.jobs)
+    index = Index.load(args.index, n_jobs=args.jobs)
     Q = load(args.queries)
     vectors = None if args.rerank is None else load(args.rerank)
     with Stopwatch() as watch:

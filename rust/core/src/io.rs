@@ -3,17 +3,19 @@
 //! | tensor | type | shape | in |
 //! |---|---|---|---|
 //! | `codebooks` | F32 | (M, K, d) | models and indexes |
-//! | `codes` | U8 | (⌈n/64⌉, M, 64), see [`packed`](crate::packed) | indexes |
+//! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::packed) | indexes |
+//! | `levels` | F32 | (256), what the last column's bytes stand for | indexes that have one beyond the codes |
+//! | `biases` | F32 | (n), −½‖x̄‖² | Euclidean indexes with exact norms |
 //! | `ids` | I64 | (n) | indexes with ids of their own |
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
-//! `parameters`, `n` (indexes) and `crc32`, a checksum of each tensor. A file is written under a temporary name and
+//! `parameters`, `crc32`, a checksum of each tensor, and for indexes `n`, `metric`, `scale` and `exact_norms`. A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 #![allow(unsafe_code)] // to map files into memory
 
 use crate::codebooks::Codebooks;
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, Parts, Settings};
 use crate::model::Model;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
 use ndarray::Array3;
@@ -55,14 +57,31 @@ impl Index {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let codes = self.codes().view();
+        let codes = self.packed();
+        let floats =
+            |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
         let ids: Option<Vec<u8>> = self.ids().map(|ids| ids.iter().flat_map(|id| id.to_le_bytes()).collect());
+        let (levels, biases) = (self.levels().map(|levels| floats(levels)), floats(self.biases()));
         let shape = vec![codes.n_blocks(), codes.n_columns(), BLOCK];
+        // From the widest type to the narrowest but for the codes, whose size is a multiple of 64: all are aligned.
         let mut tensors = vec![("codes", Dtype::U8, shape, codes.as_bytes())];
         if let Some(ids) = &ids {
             tensors.push(("ids", Dtype::I64, vec![self.len()], ids));
         }
-        let entries = Map::from_iter([("n".to_owned(), self.len().into())]);
+        if let Some(levels) = &levels {
+            tensors.push(("levels", Dtype::F32, vec![256], levels));
+        }
+        if !biases.is_empty() {
+            tensors.push(("biases", Dtype::F32, vec![self.len()], &biases));
+        }
+        let settings = self.settings();
+        let entries = json!({
+            "n": self.len(),
+            "metric": settings.metric.name(),
+            "scale": settings.scale,
+            "exact_norms": settings.exact_norms,
+        });
+        let Value::Object(entries) = entries else { unreachable!("an object, as written above") };
         write(path.as_ref(), "index", self.model(), entries, tensors)
     }
 
@@ -78,24 +97,28 @@ impl Index {
             return Err(reader.error("holds a model without codes, not an index"));
         }
         let model = reader.model()?;
-        let n = reader.entry("n")?.as_u64().ok_or_else(|| reader.error("n is not a count"))?;
-        let m = model.codebooks.n_codebooks();
+        let settings = reader.settings()?;
+        let n = reader.entry("n")?.as_u64().and_then(|n| usize::try_from(n).ok());
+        let n = n.ok_or_else(|| reader.error("n is not a count"))?;
         let (shape, bytes) = reader.tensor("codes", Dtype::U8)?;
-        let n = usize::try_from(n).map_err(|_| reader.error("n is beyond this machine"))?;
-        if shape != [n.div_ceil(BLOCK), m, BLOCK] {
-            return Err(reader
-                .error(&format!("codes have shape {shape:?}, which does not fit {n} vectors of {m} codes")));
-        }
-        let codes = PackedView::new(bytes, n, m).map_err(|e| reader.error(&e.to_string()))?;
-        let ids = match reader.tensors.tensor("ids") {
-            Err(_) => None,
-            Ok(_) => {
-                let (_, bytes) = reader.tensor("ids", Dtype::I64)?;
-                let ids = bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().expect("8 bytes")));
-                Some(ids.collect())
-            }
+        let &[blocks, columns, BLOCK] = &shape[..] else {
+            return Err(reader.error(&format!("codes have shape {shape:?}, not (…, …, {BLOCK})")));
         };
-        Index::from_parts(model, PackedCodes::from_view(codes), ids).map_err(|e| reader.error(&e.to_string()))
+        if blocks != n.div_ceil(BLOCK) {
+            return Err(reader.error(&format!("codes have {blocks} blocks, which do not fit {n} vectors")));
+        }
+        let codes = PackedView::new(bytes, n, columns).map_err(|e| reader.error(&e.to_string()))?;
+        let parts = Parts {
+            packed: PackedCodes::from_view(codes),
+            levels: reader
+                .floats("levels", 256)?
+                .map(|levels| levels.into_boxed_slice().try_into().expect("256 are 256")),
+            biases: reader.floats("biases", n)?.unwrap_or_default(),
+            ids: reader.optional("ids", Dtype::I64, n)?.map(|bytes| {
+                bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().expect("8 bytes"))).collect()
+            }),
+        };
+        Index::from_parts(model, settings, parts).map_err(|e| reader.error(&e.to_string()))
     }
 }
 
@@ -236,6 +259,41 @@ impl<'a> Reader<'a> {
         Ok((tensor.shape().to_vec(), tensor.data()))
     }
 
+    /// The bytes of a tensor of `n` entries, if there is one of that name.
+    fn optional(&self, name: &str, dtype: Dtype, n: usize) -> Result<Option<&'a [u8]>> {
+        if self.tensors.tensor(name).is_err() {
+            return Ok(None);
+        }
+        match self.tensor(name, dtype)? {
+            (shape, bytes) if shape == [n] => Ok(Some(bytes)),
+            (shape, _) => Err(self.error(&format!("{name} has shape {shape:?}, not [{n}]"))),
+        }
+    }
+
+    /// The finite numbers of a tensor of `n` entries, if there is one of that name.
+    fn floats(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>> {
+        let Some(bytes) = self.optional(name, Dtype::F32, n)? else { return Ok(None) };
+        let values: Vec<f32> = bytes
+            .chunks_exact(4)
+            .map(|value| f32::from_le_bytes(value.try_into().expect("4 bytes")))
+            .collect();
+        if values.iter().all(|value| value.is_finite()) {
+            return Ok(Some(values));
+        }
+        Err(self.error(&format!("{name} holds NaN or an infinity")))
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let truth = |name: &str| {
+            self.entry(name)?
+                .as_bool()
+                .ok_or_else(|| self.error(&format!("{name} is neither true nor false")))
+        };
+        let metric = self.entry("metric")?.as_str().unwrap_or_default();
+        let metric = metric.parse().map_err(|e: Error| self.error(&e.to_string()))?;
+        Ok(Settings { metric, scale: truth("scale")?, exact_norms: truth("exact_norms")? })
+    }
+
     fn model(&self) -> Result<Model> {
         let (shape, bytes) = self.tensor("codebooks", Dtype::F32)?;
         let &[m, k, d] = &shape[..] else {
@@ -257,27 +315,41 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::codebooks::Selection;
+    use crate::metric::Metric;
     use ndarray::Array2;
 
-    fn index() -> Index {
+    fn index(settings: Settings) -> Index {
         let codebooks =
             Codebooks::new(Array3::from_shape_fn((3, 5, 2), |(m, k, j)| (m * k + j) as f32)).unwrap();
-        let mut index = Index::new(Model::new(codebooks, Selection::Group));
-        index.add_codes(Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8).view(), None).unwrap();
-        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000])).unwrap();
+        let mut index = Index::with(Model::new(codebooks, Selection::Group), settings).unwrap();
+        let codes = Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8);
+        index.add_codes(codes.view(), None, None).unwrap();
+        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), None).unwrap();
         index
+    }
+
+    fn all_settings() -> Vec<Settings> {
+        let of = |metric| Settings { metric, ..Settings::default() };
+        let mut all: Vec<_> = Metric::ALL.map(of).to_vec();
+        all.push(Settings { scale: true, ..Settings::default() });
+        all
     }
 
     #[test]
     fn what_is_saved_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.cc");
-        let index = index();
-        index.save(&path).unwrap();
-        let loaded = Index::load(&path).unwrap();
-        assert_eq!(loaded.model(), index.model());
-        assert_eq!(loaded.codes().view().unpack(), index.codes().view().unpack());
-        assert_eq!(loaded.ids(), index.ids());
+        let query = ndarray::array![[0.5f32, 1.0]];
+        for settings in all_settings() {
+            let index = index(settings);
+            index.save(&path).unwrap();
+            let loaded = Index::load(&path).unwrap();
+            assert_eq!((loaded.model(), loaded.settings()), (index.model(), settings));
+            assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()));
+            let hits = |index: &Index| index.search(query.view(), 101, None, &()).unwrap();
+            assert_eq!(hits(&loaded), hits(&index));
+        }
+        let index = index(Settings::default());
         assert_eq!(&Model::load(&path).unwrap(), index.model());
         index.model().save(&path).unwrap();
         assert_eq!(&Model::load(&path).unwrap(), index.model());
@@ -289,8 +361,8 @@ mod tests {
     fn the_same_index_gives_the_same_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
-        index().save(&a).unwrap();
-        index().save(&b).unwrap();
+        index(Settings::default()).save(&a).unwrap();
+        index(Settings::default()).save(&b).unwrap();
         assert_eq!(fs::read(a).unwrap(), fs::read(b).unwrap());
     }
 
@@ -298,7 +370,8 @@ mod tests {
     fn a_file_cut_anywhere_or_with_any_byte_changed_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.cc");
-        index().save(&path).unwrap();
+        let index = index(Settings { metric: Metric::Euclidean, ..Settings::default() });
+        index.save(&path).unwrap();
         let bytes = fs::read(&path).unwrap();
         for cut in 0..bytes.len() {
             fs::write(&path, &bytes[..cut]).unwrap();
@@ -314,7 +387,7 @@ mod tests {
                 // Within the header a change may leave what is read as it was, but never the tensors.
                 Ok(loaded) => {
                     assert!(at < data, "byte {at}");
-                    assert_eq!(loaded.codes().view().unpack(), index().codes().view().unpack());
+                    assert_eq!((loaded.codes(), loaded.biases()), (index.codes(), index.biases()));
                 }
             }
         }

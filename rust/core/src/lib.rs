@@ -1,6 +1,10 @@
-//! Inner product search on compositional codes.
+#![doc = include_str!("../README.md")]
 //!
-//! The modules stand in the order of the data's way through them.
+//! # Modules
+//!
+//! They stand in the order of the data's way: [`vectors`] are what is encoded; [`train`] learns [`codebooks`], by turns of
+//! [`encode`], [`update`] and [`solve`] from an [`init`]; codes are [`packed`], and with a query's [`tables`] [`scan`]
+//! finds the best, which [`rerank`] orders by exact products. An [`index`] puts this together, and [`io`] keeps it.
 
 mod chunk;
 pub mod error;
@@ -19,6 +23,7 @@ pub mod train;
 pub mod update;
 
 pub mod exact;
+pub mod metric;
 pub mod packed;
 pub mod rerank;
 pub mod scan;
@@ -32,4 +37,5 @@ pub mod model;
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
 pub use index::Index;
+pub use metric::Metric;
 pub use model::Model;

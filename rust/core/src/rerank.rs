@@ -1,14 +1,15 @@
 //! Exact scores for the few candidates that a scan returns.
 
 use crate::error::{Result, invalid};
+use crate::metric::Metric;
 use crate::scan::Hits;
 use crate::topk::{Key, TopK};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
-/// The `k` candidates with the largest exact inner products, of `positions` (nq, c), rows of `vectors`; −1 stands for
-/// none. Scores are ⟨q, x⟩, summed in f64 and rounded to f32; ties go to the lower position.
+/// The `k` candidates with the best exact scores, of `positions` (nq, c), rows of `vectors`; −1 stands for none. Scores
+/// are summed in f64 and rounded to f32; ties go to the lower position.
 ///
 /// # Errors
 /// Shapes that do not fit, a position outside `vectors`, or a candidate that is not finite.
@@ -17,6 +18,7 @@ pub fn rerank(
     vectors: &dyn Vectors,
     positions: ArrayView2<'_, i64>,
     k: usize,
+    metric: Metric,
 ) -> Result<Hits> {
     check_dim(vectors, "rerank", queries.ncols())?;
     if queries.nrows() != positions.nrows() {
@@ -25,13 +27,16 @@ pub fn rerank(
     if let Some(position) = positions.iter().find(|&&p| p >= vectors.n() as i64) {
         return Err(invalid!("rerank has {} rows; position {position} is among the candidates", vectors.n()));
     }
+    let query_rows = queries.as_standard_layout();
     let best = |query: usize| {
+        let candidates = positions.row(query);
         let mut best = TopK::new(k);
         let mut x = vec![0.0; queries.ncols()];
-        for &position in positions.row(query).iter().filter(|&&position| position >= 0) {
+        let query = query_rows.row(query);
+        let query = query.as_slice().expect("standard layout");
+        for &position in candidates.iter().filter(|&&position| position >= 0) {
             read_finite(vectors, "rerank", position as usize, &mut x)?;
-            let products = queries.row(query).into_iter().zip(&x).map(|(&q, &x)| f64::from(q) * f64::from(x));
-            best.push(Key::new(products.sum::<f64>() as f32, position as u32));
+            best.push(Key::new(metric.score(query, &x) as f32, position as u32));
         }
         Ok(best)
     };
@@ -47,9 +52,19 @@ mod tests {
     #[test]
     fn orders_candidates_by_exact_score() {
         let x = array![[1.0f32, 0.0], [3.0, 0.0], [2.0, 0.0], [3.0, 9.0]];
-        let hits = rerank(array![[1.0, 0.0]].view(), &x.view(), array![[0, 3, 1, -1]].view(), 4).unwrap();
+        let hits = rerank(
+            array![[1.0, 0.0]].view(),
+            &x.view(),
+            array![[0, 3, 1, -1]].view(),
+            4,
+            Metric::InnerProduct,
+        )
+        .unwrap();
         assert_eq!(hits.positions, array![[1, 3, 0, -1]]);
         assert_eq!(hits.scores, array![[3.0, 3.0, 1.0, f32::NEG_INFINITY]]);
-        assert!(rerank(array![[1.0, 0.0]].view(), &x.view(), array![[4]].view(), 1).is_err());
+        assert!(
+            rerank(array![[1.0, 0.0]].view(), &x.view(), array![[4]].view(), 1, Metric::InnerProduct)
+                .is_err()
+        );
     }
 }

@@ -155,51 +155,64 @@ impl TableBuilder {
     /// `queries` (nq, d) to `tables` (nq, M), both flat.
     #[inline(always)]
     fn fill(&self, queries: &[f32], tables: &mut [Table]) {
-        let n_strips = self.n_codewords.div_ceil(STRIP);
-        for (at, strip) in self.strips.chunks_exact(self.dim).enumerate() {
-            let (m, first) = (at / n_strips, at % n_strips * STRIP);
-            let mut store = |query: usize, sums: &Strip| {
-                tables[query * self.n_codebooks + m][first..first + STRIP].copy_from_slice(sums);
-            };
-            let (mut query, mut rest) = (0, queries);
-            while let Some((group, after)) = rest.split_at_checked(GROUP * self.dim) {
-                let sums: [Strip; GROUP] = products(strip, group);
-                sums.iter().enumerate().for_each(|(q, sums)| store(query + q, sums));
-                (query, rest) = (query + GROUP, after);
-            }
-            for (q, group) in rest.chunks_exact(self.dim).enumerate() {
-                let [sums]: [Strip; 1] = products(strip, group);
-                store(query + q, &sums);
-            }
-        }
+        let in_groups = queries.len() / self.dim / GROUP * GROUP;
+        let (grouped, rest) = queries.split_at(in_groups * self.dim);
+        let (grouped_tables, rest_tables) = tables.split_at_mut(in_groups * self.n_codebooks);
+        self.fill_groups::<GROUP>(grouped, grouped_tables);
+        self.fill_groups::<1>(rest, rest_tables);
         for table in tables {
             let first = table[0];
             table[self.n_codewords..].fill(first);
         }
     }
-}
 
-/// Inner products of `Q` queries (Q, d), one after the other, with the codewords of a strip.
-#[inline(always)]
-fn products<const Q: usize>(strip: &[Strip], queries: &[f32]) -> [Strip; Q] {
-    let dim = strip.len();
-    let mut sums = [[Lanes::ZERO; STRIP / LANES]; Q];
-    for (span, rows) in strip.chunks(SPAN).enumerate() {
-        let queries: [&[f32]; Q] = std::array::from_fn(|q| &queries[q * dim + span * SPAN..][..rows.len()]);
-        let mut partial = [[Lanes::ZERO; STRIP / LANES]; Q];
-        for (j, row) in rows.iter().enumerate() {
-            let row = row.as_chunks().0;
-            for (partial, query) in partial.iter_mut().zip(queries) {
-                for (sum, &row) in partial.iter_mut().zip(row) {
-                    *sum = sum.add(Lanes(row).scale(query[j]));
+    /// As `fill`, for a multiple of `Q` queries, and the first K entries only.
+    #[inline(always)]
+    fn fill_groups<const Q: usize>(&self, queries: &[f32], tables: &mut [Table]) {
+        if queries.is_empty() {
+            return;
+        }
+        // (nq / Q, d, Q): the values that meet one row of codewords side by side.
+        let groups = queries.chunks_exact(Q * self.dim);
+        let groups =
+            groups.flat_map(|group| (0..self.dim).map(|j| std::array::from_fn(|q| group[q * self.dim + j])));
+        let groups: Vec<[f32; Q]> = groups.collect();
+        let n_strips = self.n_codewords.div_ceil(STRIP);
+        for (at, strip) in self.strips.chunks_exact(self.dim).enumerate() {
+            let (m, first) = (at / n_strips, at % n_strips * STRIP);
+            let tables = tables.chunks_exact_mut(Q * self.n_codebooks);
+            for (group, tables) in groups.chunks_exact(self.dim).zip(tables) {
+                for (q, sums) in products(strip, group).iter().enumerate() {
+                    let entries = &mut tables[q * self.n_codebooks + m][first..first + STRIP];
+                    entries.copy_from_slice(sums.as_flattened());
                 }
             }
         }
-        for (sum, partial) in sums.as_flattened_mut().iter_mut().zip(partial.as_flattened()) {
-            *sum = sum.add(*partial);
+    }
+}
+
+/// Inner products of `Q` queries (d, Q) with the codewords of a strip.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // iterators keep the sums in memory
+fn products<const Q: usize>(strip: &[Strip], queries: &[[f32; Q]]) -> [[[f32; LANES]; STRIP / LANES]; Q] {
+    let mut sums = [[Lanes::ZERO; STRIP / LANES]; Q];
+    for (rows, queries) in strip.chunks(SPAN).zip(queries.chunks(SPAN)) {
+        let mut partial = [[Lanes::ZERO; STRIP / LANES]; Q];
+        for (row, values) in rows.iter().zip(queries) {
+            let row: &[[f32; LANES]] = row.as_chunks().0;
+            for q in 0..Q {
+                for i in 0..STRIP / LANES {
+                    partial[q][i] = partial[q][i].add(Lanes(row[i]).scale(values[q]));
+                }
+            }
+        }
+        for q in 0..Q {
+            for i in 0..STRIP / LANES {
+                sums[q][i] = sums[q][i].add(partial[q][i]);
+            }
         }
     }
-    sums.map(|sums| std::array::from_fn(|k| sums[k / LANES].0[k % LANES]))
+    sums.map(|sums| sums.map(|lanes| lanes.0))
 }
 
 /// Numbers that fit one AVX-512 register.

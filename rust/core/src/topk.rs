@@ -72,11 +72,6 @@ impl TopK {
         }
     }
 
-    /// Adds all candidates of another collection.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        other.keys.iter().copied().for_each(|key| self.push(key));
-    }
-
     /// The at most k best, best first.
     pub(crate) fn into_sorted(mut self) -> Vec<Key> {
         if self.keys.len() > self.k {
@@ -142,7 +137,7 @@ mod tests {
             for (i, &score) in scores.iter().enumerate() {
                 if i < cut { left.push(Key::new(score, i as u32)) } else { right.push(Key::new(score, i as u32)) }
             }
-            right.merge(&left);
+            left.into_sorted().into_iter().for_each(|key| right.push(key));
             let got: Vec<_> = right.into_sorted().into_iter().map(|key| (key.score(), key.position())).collect();
             prop_assert_eq!(got, want);
         }

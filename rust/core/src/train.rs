@@ -4,19 +4,19 @@ use crate::codebooks::{Codebooks, Selection};
 use crate::conjugate::descend;
 use crate::encode::{self, Encoder, Encoding, Loss};
 use crate::error::Result;
-use crate::init::{check, random_codes, residual_kmeans};
+use crate::init::{random_vectors, residual_kmeans};
 use crate::monitor::Monitor;
 use crate::solve::solve_proximal;
 use crate::update::{Problem, reseed};
 use crate::vectors::Vectors;
-use ndarray::{Array1, Array2, Array3};
+use ndarray::{Array1, Array2};
 
 /// How training starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Init {
     /// Codebooks by residual k-means.
     Residual,
-    /// Random codes.
+    /// Codebooks of random vectors.
     Random,
 }
 
@@ -82,19 +82,11 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
     let encoder = |codebooks: &Codebooks| {
         Ok(Encoder::new(codebooks, selection)?.with_loss(loss).with_encoding(training.encoding))
     };
-    check(x, m, k)?;
-    let (mut codebooks, mut codes) = match training.init {
-        Init::Residual => {
-            let codebooks = residual_kmeans(x, m, k, selection, seed, &())?;
-            let codes = encoder(&codebooks)?.encode(x, &())?;
-            (codebooks, codes)
-        }
-        Init::Random => {
-            let codes = random_codes(x.n(), m, k, selection, seed)?;
-            let zeros = Codebooks::new(Array3::zeros((m, k, x.dim())))?;
-            (update(x, &codes, &zeros, training)?, codes)
-        }
+    let mut codebooks = match training.init {
+        Init::Residual => residual_kmeans(x, m, k, selection, seed, &())?,
+        Init::Random => random_vectors(x, m, k, selection, seed)?,
     };
+    let mut codes = encoder(&codebooks)?.encode(x, &())?;
     let mut errors = encode::errors(&codebooks, loss, x, codes.view(), &())?;
     let mut history = vec![mean(&errors)];
     for iteration in 0..training.max_iter {

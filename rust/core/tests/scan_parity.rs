@@ -198,7 +198,7 @@ fn every_adjustment_and_filter() {
 fn long_ones() {
     let mut seed = 2000;
     for kind in [0, 1, 2, 3, 5, 6, 8].map(|i| KINDS[i]) {
-        for (n, nq, k) in [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1)] {
+        for (n, nq, k) in [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1), (3000, 150, 20)] {
             for (adjust, filter) in [(0, None), (1, Some(1)), (2, Some(2)), (7, Some(50)), (0, Some(3000))] {
                 seed += 1;
                 run(&Case { n, m: 4, n_codewords: 256, nq, k, adjust, filter }, kind, seed);

@@ -76,9 +76,9 @@ pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<Py
 }
 
 /// Ids, (n,) i64.
-pub(crate) fn ids<'py>(array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
-    let untyped = of_rank(array, "ids", "(n,)", 1)?;
-    array.extract().map_err(|_| dtype(untyped, "ids", "int64"))
+pub(crate) fn ids<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, i64>> {
+    let untyped = of_rank(array, name, "(n,)", 1)?;
+    array.extract().map_err(|_| dtype(untyped, name, "int64"))
 }
 
 /// Queries (nq, d), f32.

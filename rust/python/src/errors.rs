@@ -12,6 +12,8 @@ pub(crate) fn to_python(error: Error) -> PyErr {
             None => PyOSError::new_err(format!("{}: {source}", path.display())),
         },
         Error::Cancelled => PyKeyboardInterrupt::new_err(()),
+        // The core's argument has a longer name.
+        Error::NotFinite { what: "queries", row } => to_python(Error::NotFinite { what: "Q", row }),
         error => PyValueError::new_err(error.to_string()),
     }
 }

@@ -3,10 +3,11 @@
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
 use crate::run::{run, run_holding};
+use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
-use compcodes::{Codebooks, Result, exact, rerank};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use compcodes::{Codebooks, Result, exact};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -57,18 +58,20 @@ pub(crate) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Parts<'_>> {
 
 /// Scores and rows of the exact largest inner products.
 #[pyfunction]
-#[pyo3(signature = (x, queries, k, n_jobs=None, progress=None))]
+#[pyo3(signature = (x, queries, k, metric="ip", n_jobs=None, progress=None))]
 pub(crate) fn exact_search<'py>(
     py: Python<'py>,
     x: Any<'_, 'py>,
     queries: Any<'_, 'py>,
     k: usize,
+    metric: &str,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
 ) -> PyResult<Found<'py>> {
+    let metric = metric.parse().map_err(to_python)?;
     let (x, queries) = (Rows::new(x, "X")?, Rows::new(queries, "Q")?);
     let (x, queries) = (x.view(), queries.view());
-    Ok(found(py, run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, monitor))?))
+    Ok(found(py, run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, metric, monitor))?))
 }
 
 /// Codes, ids and the model; searched by many threads at once. An addition waits for the searches under way, and a
@@ -84,18 +87,76 @@ impl Index {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the index, off the interpreter lock.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut compcodes::Index) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let change = || change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner));
+        py.detach(change).map_err(to_python)
+    }
+
     /// Reads off the interpreter lock, since a writer may hold the index while it waits for that lock.
     fn look<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&compcodes::Index) -> T + Send) -> T {
         py.detach(|| look(&self.read()))
     }
 }
 
+/// Which vectors a search may find.
+#[derive(FromPyObject)]
+enum Filter<'py> {
+    /// The first id and the one after the last.
+    Range((i64, i64)),
+    Array(Bound<'py, PyAny>),
+}
+
+/// The same, off the interpreter lock.
+enum Allowed {
+    Range(i64, i64),
+    Mask(Vec<bool>),
+    Ids(Vec<i64>),
+}
+
+impl Filter<'_> {
+    fn detach(self) -> PyResult<Allowed> {
+        match self {
+            Filter::Range((first, last)) => Ok(Allowed::Range(first, last)),
+            Filter::Array(array) => match array.extract::<PyReadonlyArray1<'_, bool>>() {
+                Ok(mask) => Ok(Allowed::Mask(mask.as_array().to_vec())),
+                Err(_) => Ok(Allowed::Ids(ids(&array, "filter")?.as_array().to_vec())),
+            },
+        }
+    }
+}
+
+impl Allowed {
+    fn words(&self, index: &compcodes::Index) -> Result<Vec<u64>> {
+        match self {
+            Allowed::Range(first, last) => Ok(index.allow(|id| (*first..*last).contains(&id))),
+            Allowed::Ids(ids) => Ok(index.allow_ids(ids)),
+            Allowed::Mask(mask) => index.allow_mask(mask),
+        }
+    }
+}
+
+type Guard<'a> = RwLockReadGuard<'a, compcodes::Index>;
+
 #[pymethods]
 impl Index {
     #[new]
-    fn new(codebooks: Any<'_, '_>, selection: &str, parameters: &str) -> PyResult<Self> {
+    fn new(
+        codebooks: Any<'_, '_>,
+        selection: &str,
+        parameters: &str,
+        metric: &str,
+        scale: bool,
+        exact_norms: bool,
+    ) -> PyResult<Self> {
         let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
-        Ok(Self { index: RwLock::new(compcodes::Index::new(model)) })
+        let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms };
+        let index = compcodes::Index::with(model, settings).map_err(to_python)?;
+        Ok(Self { index: RwLock::new(index) })
     }
 
     #[staticmethod]
@@ -118,9 +179,19 @@ impl Index {
         parts(py, &model)
     }
 
+    /// (metric, scale, exact_norms).
+    fn settings(&self, py: Python<'_>) -> (&'static str, bool, bool) {
+        let settings = self.look(py, compcodes::Index::settings);
+        (settings.metric.name(), settings.scale, settings.exact_norms)
+    }
+
+    fn bytes_per_vector(&self, py: Python<'_>) -> usize {
+        self.look(py, compcodes::Index::bytes_per_vector)
+    }
+
     /// All codes, (n, M) u8.
     fn codes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<u8>> {
-        self.look(py, |index| index.codes().view().unpack()).into_pyarray(py)
+        self.look(py, compcodes::Index::codes).into_pyarray(py)
     }
 
     /// All ids, (n,) i64.
@@ -132,69 +203,83 @@ impl Index {
         ids.into_pyarray(py)
     }
 
-    #[pyo3(signature = (codes, ids=None))]
-    fn add_codes(&self, py: Python<'_>, codes: Any<'_, '_>, ids: Option<Any<'_, '_>>) -> PyResult<()> {
+    #[pyo3(signature = (codes, ids=None, scales=None))]
+    fn add_codes(
+        &self,
+        py: Python<'_>,
+        codes: Any<'_, '_>,
+        ids: Option<Any<'_, '_>>,
+        scales: Option<PyReadonlyArray1<'_, f32>>,
+    ) -> PyResult<()> {
         let codes = self::codes(codes, "codes")?;
-        let ids = ids.map(self::ids).transpose()?.map(|ids| ids.as_array().to_vec());
+        let ids = ids.map(|array| self::ids(array, "ids")).transpose()?.map(|ids| ids.as_array().to_vec());
+        let scales = scales.map(|scales| scales.as_array().to_vec());
         let codes = codes.as_array();
-        let add = || {
-            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-            index.add_codes(codes, ids.as_deref())
-        };
-        py.detach(add).map_err(to_python)
+        self.change(py, |index| index.add_codes(codes, ids.as_deref(), scales.as_deref()))
     }
 
-    /// (scores, ids) of the k best for each query.
-    #[pyo3(signature = (queries, k, n_jobs=None, progress=None))]
+    /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
+    #[pyo3(signature = (x, codes, n_jobs=None))]
+    fn scales<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+        let (x, codes) = (rows.view(), codes.as_array());
+        let scales = |index: &Guard<'_>, _: &dyn Monitor| index.model().scales(&*x, codes);
+        Ok(run_holding(py, n_jobs, None, || self.read(), scales)?.into_pyarray(py))
+    }
+
+    /// How many vectors there were with these ids.
+    fn remove(&self, py: Python<'_>, ids: Any<'_, '_>) -> PyResult<usize> {
+        let ids = self::ids(ids, "ids")?.as_array().to_vec();
+        self.change(py, |index| index.remove(&ids))
+    }
+
+    fn merge(&self, py: Python<'_>, other: PyRef<'_, Index>) -> PyResult<()> {
+        // By way of a copy: two locks held at once could wait for each other.
+        let other = other.look(py, compcodes::Index::clone);
+        self.change(py, |index| index.merge(&other))
+    }
+
+    /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
+    #[pyo3(signature = (queries, k, vectors=None, n_candidates=0, filter=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search<'py>(
         &self,
         py: Python<'py>,
         queries: Any<'_, 'py>,
         k: usize,
+        vectors: Option<Any<'_, 'py>>,
+        n_candidates: usize,
+        filter: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<Found<'py>> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
-        let search = |index: &RwLockReadGuard<'_, compcodes::Index>, monitor: &dyn Monitor| {
-            index.search(queries, k, monitor)
-        };
-        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
-    }
-
-    /// (scores, ids) of the k best by exact inner products with `vectors`, of the `n_candidates` best by code.
-    #[pyo3(signature = (queries, k, vectors, n_candidates, n_jobs=None, progress=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn search_rerank<'py>(
-        &self,
-        py: Python<'py>,
-        queries: Any<'_, 'py>,
-        k: usize,
-        vectors: Any<'_, 'py>,
-        n_candidates: usize,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<Found<'py>> {
-        let queries = self::queries(queries)?;
-        let (queries, rows) = (queries.as_array(), Rows::new(vectors, "rerank")?);
-        let vectors = rows.view();
-        let search = |index: &RwLockReadGuard<'_, compcodes::Index>, monitor: &dyn Monitor| -> Result<Hits> {
-            if vectors.n() != index.len() {
-                let message =
-                    format!("rerank has {} rows, the index holds {} vectors", vectors.n(), index.len());
-                return Err(compcodes::Error::Invalid(message));
+        let allowed = filter.map(Filter::detach).transpose()?;
+        let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
+        let vectors = rows.as_ref().map(Rows::view);
+        let search = |index: &Guard<'_>, monitor: &dyn Monitor| -> Result<Hits> {
+            let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
+            match &vectors {
+                None => index.search(queries, k, allowed.as_deref(), monitor),
+                Some(vectors) => {
+                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_deref(), monitor)
+                }
             }
-            let candidates = index.search_positions(queries, n_candidates, monitor)?;
-            let mut hits = rerank::rerank(queries, &*vectors, candidates.positions.view(), k)?;
-            index.to_ids(&mut hits.positions);
-            Ok(hits)
         };
         Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
     }
 
-    /// The approximation of one vector, (d,) f32.
-    fn reconstruct<'py>(&self, py: Python<'py>, id: i64) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let vector = self.look(py, |index| index.reconstruct(id)).map_err(to_python)?;
-        Ok(vector.into_pyarray(py))
+    /// The approximations of the vectors with these ids, (n, d) f32.
+    fn reconstruct<'py>(&self, py: Python<'py>, ids: Any<'_, 'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let ids = self::ids(ids, "ids")?.as_array().to_vec();
+        let vectors = self.look(py, |index| index.reconstruct(&ids)).map_err(to_python)?;
+        Ok(vectors.into_pyarray(py))
     }
 }

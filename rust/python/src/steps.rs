@@ -234,18 +234,19 @@ pub(crate) fn residual_kmeans<'py>(
     Ok(books.into_inner().into_pyarray(py))
 }
 
-/// Random codes (n, M) u8.
+/// Codebooks (M, K, d) f32 of random vectors.
 #[pyfunction]
-#[pyo3(signature = (n, n_codebooks, n_codewords, selection="group", seed=0))]
-pub(crate) fn random_codes<'py>(
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0))]
+pub(crate) fn random_vectors<'py>(
     py: Python<'py>,
-    n: usize,
+    x: Any<'_, 'py>,
     n_codebooks: usize,
     n_codewords: usize,
     selection: &str,
     seed: u64,
-) -> PyResult<Bound<'py, PyArray2<u8>>> {
-    let selection = self::selection(selection)?;
-    let codes = init::random_codes(n, n_codebooks, n_codewords, selection, seed).map_err(to_python)?;
-    Ok(codes.into_pyarray(py))
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
+    let x = rows.view();
+    let books = py.detach(|| init::random_vectors(&*x, n_codebooks, n_codewords, selection, seed));
+    Ok(books.map_err(to_python)?.into_inner().into_pyarray(py))
 }

@@ -3,6 +3,9 @@
 //! With the score of every codeword as `scores` has it, choosing c adds 2⟨c, c_mk⟩, a row of the Gram matrix, and
 //! 2βpp_mk to the scores that remain; the smallest of those is then the next choice. That is O(MKd + M²K) a vector,
 //! where computing residuals anew takes O(M²Kd).
+//!
+//! Ties go to the lower codebook, then the lower codeword. Where all sums lie far from the origin the encoder centres the
+//! codebooks first (see `normalise`); the greedy choice is then that of the centred problem.
 
 use super::lanes::{self, Lanes};
 use crate::codebooks::MAX_CODEBOOKS;

@@ -9,20 +9,19 @@
 //! but `pblendvb` competes with `pshufb` for the same units: 1030 µs for 10⁶ codes of 8 bytes (Zen 5), against 850 µs.
 #![allow(unsafe_code)]
 
+use super::kernel::AHEAD;
 use crate::packed::{BLOCK, Line};
 use std::arch::x86_64::*;
 
 /// Blocks that share the rows of a table.
 const GROUP: usize = 8;
-/// How far ahead, in lines, codes are asked for; see the same constant of `avx512`.
-const AHEAD: usize = 128;
 
 /// See [`Kernel::filter`](super::kernel::Kernel::filter).
 #[target_feature(enable = "avx2")]
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
     let m = tables.len();
-    let groups = lines.chunks(GROUP * m).zip(limits.chunks(GROUP));
-    for ((lines, limits), hits) in groups.zip(hits.chunks_mut(GROUP)) {
+    let limit = _mm256_set1_epi8(limit as i8);
+    for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
         let mut sums = [[_mm256_setzero_si256(); 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
             let changes = changes(table);
@@ -34,9 +33,8 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: 
                 }
             }
         }
-        for ((sums, &limit), hits) in sums.iter().zip(limits).zip(hits) {
+        for (sums, hits) in sums.iter().zip(hits) {
             // sum < limit ⇔ max(sum, limit) ≠ sum, for unsigned bytes.
-            let limit = _mm256_set1_epi8(limit as i8);
             let [low, high] = sums.map(|sum| {
                 let fails = _mm256_cmpeq_epi8(_mm256_max_epu8(sum, limit), sum);
                 u64::from(!_mm256_movemask_epi8(fails) as u32)

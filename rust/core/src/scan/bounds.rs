@@ -59,6 +59,8 @@ pub(super) struct Bounds<'a> {
     made_for: Option<(f64, f64)>,
     step: f64,
     bytes: Vec<[u8; 256]>,
+    /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
+    last: (f32, u8),
 }
 
 impl<'a> Bounds<'a> {
@@ -84,13 +86,30 @@ impl<'a> Bounds<'a> {
         }
         let bytes = vec![[0; 256]; tables.len() + adjust.n_columns()];
         let (scales, most_bias) = ((least_scale, scale), bias);
-        Some(Self { tables, adjust, maxima, best, most_bias, scales, made_for: None, step: 0.0, bytes })
+        Some(Self {
+            tables,
+            adjust,
+            maxima,
+            best,
+            most_bias,
+            scales,
+            made_for: None,
+            step: 0.0,
+            bytes,
+            last: (f32::NAN, 0),
+        })
     }
 
     /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not.
     /// Makes the byte tables anew where that pays. A floor is not below those before it, or the tables are made anew.
     pub(super) fn limit(&mut self, floor: f32) -> u8 {
-        let floor = f64::from(floor);
+        if floor != self.last.0 {
+            self.last = (floor, self.new_limit(floor.into()));
+        }
+        self.last.1
+    }
+
+    fn new_limit(&mut self, floor: f64) -> u8 {
         let lack = match self.made_for {
             Some((made_for, lack)) if made_for <= floor => {
                 (lack - (floor - made_for) / self.scales.1).max(0.0)

@@ -7,6 +7,12 @@ use super::{avx2, avx512};
 use crate::isa::Isa;
 use crate::packed::Line;
 
+/// How far ahead, in lines, kernels ask for codes, at least. They go from block to block for each table, which the
+/// hardware does not foresee. One query over 10⁶ codes, AVX-512, Zen 5: 16 bytes 345 → 257 µs, 32 bytes 1330 → 940 µs;
+/// over 16 · 10⁶ codes of 8 bytes 6.6 → 3.9 ms.
+#[cfg(target_arch = "x86_64")]
+pub(super) const AHEAD: usize = 128;
+
 /// A filter that this machine can run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
@@ -19,26 +25,24 @@ impl Kernel {
         isa.is_available().then_some(Self { isa })
     }
 
-    /// Marks the vectors whose byte tables sum to less than their block's limit.
+    /// Marks the vectors whose byte tables sum to less than a limit.
     ///
     /// For every block b of `lines` (blocks × M), bit i of `hits[b]` is set if and only if
-    /// Σ_m `tables[m][code m of vector i]` < `limits[b]`. A limit is at most 255: it does not matter whether sums saturate
-    /// there or go on.
+    /// Σ_m `tables[m][code m of vector i]` < `limit`. That is at most 255: it does not matter whether sums saturate there or
+    /// go on.
     ///
     /// # Panics
-    /// `limits` and `hits` are not one a block, or `lines` not M a block.
-    pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limits: &[u8], hits: &mut [u64]) {
-        assert!(
-            limits.len() == hits.len() && lines.len() == hits.len() * tables.len() && tables.len() <= 257
-        );
+    /// `lines` are not M for each of `hits`.
+    pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+        assert!(lines.len() == hits.len() * tables.len());
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
-            Isa::Avx512 => unsafe { avx512::filter(lines, tables, limits, hits) },
+            Isa::Avx512 => unsafe { avx512::filter(lines, tables, limit, hits) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { avx2::filter(lines, tables, limits, hits) },
-            _ => scalar::filter(lines, tables, limits, hits),
+            Isa::Avx2 => unsafe { avx2::filter(lines, tables, limit, hits) },
+            _ => scalar::filter(lines, tables, limit, hits),
         }
     }
 }
@@ -48,9 +52,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(lines: &[Line], tables: &[[u8; 256]], limits: &[u8]) -> Vec<u64> {
-        let blocks = lines.chunks_exact(tables.len()).zip(limits);
-        let marks = blocks.map(|(lines, &limit)| {
+    fn naive(lines: &[Line], tables: &[[u8; 256]], limit: u8) -> Vec<u64> {
+        let marks = lines.chunks_exact(tables.len()).map(|lines| {
             (0..64).fold(0, |marks, lane| {
                 let values =
                     lines.iter().zip(tables).map(|(line, table)| u32::from(table[usize::from(line[lane])]));
@@ -62,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_isa_marks_the_same(blocks in 0..40usize, m in 1..=66usize, seed in any::<u32>(), size in 1..=256usize) {
+        fn every_isa_marks_the_same(blocks in 0..=64usize, m in 1..=66usize, seed in any::<u32>(), size in 1..=256usize) {
             let mut state = u64::from(seed);
             let mut random = move |below: usize| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -70,11 +73,11 @@ mod tests {
             };
             let lines: Vec<Line> = (0..blocks * m).map(|_| std::array::from_fn(|_| random(256))).collect();
             let tables: Vec<[u8; 256]> = (0..m).map(|_| std::array::from_fn(|_| random(size))).collect();
-            let limits: Vec<u8> = (0..blocks).map(|_| random(256)).collect();
-            let want = naive(&lines, &tables, &limits);
+            let limit = random(256);
+            let want = naive(&lines, &tables, limit);
             for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
                 let mut hits = vec![7; blocks];
-                kernel.filter(&lines, &tables, &limits, &mut hits);
+                kernel.filter(&lines, &tables, limit, &mut hits);
                 prop_assert_eq!(&hits, &want, "{}", kernel.isa.name());
             }
         }

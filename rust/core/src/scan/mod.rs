@@ -4,9 +4,9 @@
 //! the k best by score descending, then position ascending, where a score is the sum of f32 table entries added in the
 //! order m = 0 … M−1, from 0, times the scale and plus the bias if there are any; NaN counts as −∞.
 //!
-//! **How.** Each query keeps the k best so far and with them a floor. [`bounds`] turns the floor and the query's tables
-//! into byte tables and a limit; a [`kernel`] marks, 64 vectors at a time, those that may reach the floor; these few are
-//! scored in f32 ([`score`]) and offered to the top k. The kernel is the only part written per instruction set.
+//! **How.** Each query keeps the k best so far and with them a floor. `bounds` turns the floor and the query's tables
+//! into byte tables and a limit; a `kernel` marks, 64 vectors at a time, those that may reach the floor; these few are
+//! scored in f32 (`score`) and offered to the top k. The kernel is the only part written per instruction set.
 
 mod adjust;
 #[cfg(target_arch = "x86_64")]
@@ -32,7 +32,6 @@ use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
 use scanner::Scanner;
-use score::Scorer;
 use std::ops::Range;
 
 /// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
@@ -154,42 +153,42 @@ impl<'a> Plan<'a> {
         let tasks = groups.iter().flat_map(|group| segments.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
         let parts = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
-            let queries = queries[group.clone()].iter().map(|&query| {
-                let floor = if guess { self.guess(query, 32 * segments.len()) } else { f32::NEG_INFINITY };
-                (self.scanner(query, self.k, floor), floor)
-            });
-            let (mut scanners, floors): (Vec<_>, Vec<_>) = queries.unzip();
+            let mut scanners: Vec<_> = queries[group.clone()]
+                .iter()
+                .map(|&query| {
+                    let floor =
+                        if guess { self.guess(query, 32 * segments.len()) } else { f32::NEG_INFINITY };
+                    Scanner::new(self, query, self.k, floor)
+                })
+                .collect();
             self.scan(&mut scanners, blocks.clone(), counter)?;
-            Ok(scanners.into_iter().map(|scanner| scanner.found).zip(floors).collect())
+            Ok(scanners.into_iter().map(Scanner::into_sorted).collect())
         });
-        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let parts = parts.collect::<Result<Vec<Vec<Vec<Key>>>>>()?;
+        if segments.len() == 1 {
+            return Ok(parts.into_iter().flatten().collect());
+        }
         Ok(parts.chunks(segments.len()).flat_map(|segments| self.merge(segments)).collect())
-    }
-
-    fn scanner(&self, query: usize, k: usize, guess: f32) -> Scanner<'a> {
-        let scorer = Scorer { tables: self.tables.query(query), adjust: self.options.adjust };
-        Scanner::new(self.codes, self.options.allowed, scorer, self.kernel, k, guess)
     }
 
     /// A score that the k best most likely reach: the floor to start with.
     ///
     /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
-    /// where k / share are expected; `rank` is four standard deviations and some more above that.
+    /// where k / share are expected; `rank` is three standard deviations and some more above that.
     /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
     fn guess(&self, query: usize, share: usize) -> f32 {
         let expected = self.k as f64 / share as f64;
-        let rank = (expected + 4.0 * expected.sqrt() + 4.0).ceil() as usize;
+        let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
         // Nothing to gain, or too few to choose from.
         if rank * 4 > self.k || self.n < 8 * rank * share {
             return f32::NEG_INFINITY;
         }
-        let mut sample = self.scanner(query, rank, f32::NEG_INFINITY);
+        let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
         let n_blocks = self.codes.n_blocks();
         for start in (0..n_blocks).step_by(SAMPLE_RUN * share) {
             sample.scan(start..n_blocks.min(start + SAMPLE_RUN));
         }
-        sample.found.settle();
-        sample.found.floor().unwrap_or(f32::NEG_INFINITY)
+        sample.floor()
     }
 
     /// Takes all scanners over `blocks`, chunk by chunk.
@@ -204,16 +203,12 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The best of each query over all segments, sorted. Each segment brings what it found of each query, and the guess.
-    fn merge(&self, segments: &[Vec<(TopK, f32)>]) -> Vec<Vec<Key>> {
-        let queries = 0..segments[0].len();
-        let best = queries.map(|query| {
+    /// The best of each query over all segments, sorted.
+    fn merge(&self, segments: &[Vec<Vec<Key>>]) -> Vec<Vec<Key>> {
+        let best = (0..segments[0].len()).map(|query| {
             let mut found = TopK::new(self.k);
-            segments.iter().for_each(|segment| found.merge(&segment[query].0));
-            let mut found = found.into_sorted();
-            // Below the guess, vectors were skipped.
-            found.truncate(found.partition_point(|key| key.score() >= segments[0][query].1));
-            found
+            segments.iter().flat_map(|segment| &segment[query]).for_each(|&key| found.push(key));
+            found.into_sorted()
         });
         best.collect()
     }
@@ -228,10 +223,13 @@ fn beyond_bits(word: u64, beyond: usize) -> usize {
 ///
 /// Queries are split if every thread gets some that share a pass over the codes; else the codes are.
 fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
-    let by_queries = n_queries >= 4 * n_threads;
-    let segments = if by_queries { 1 } else { n_threads.min(n_blocks / MIN_SEGMENT).max(1) };
-    let group = if by_queries { n_queries.div_ceil(n_threads).min(GROUP) } else { GROUP };
-    (ranges(n_blocks, n_blocks.div_ceil(segments)), ranges(n_queries, group))
+    if n_queries >= 4 * n_threads {
+        // As many groups for each thread, none above GROUP.
+        let n_groups = n_threads * n_queries.div_ceil(n_threads * GROUP);
+        return (ranges(n_blocks, n_blocks), ranges(n_queries, n_queries.div_ceil(n_groups)));
+    }
+    let segments = n_threads.min(n_blocks / MIN_SEGMENT).max(1);
+    (ranges(n_blocks, n_blocks.div_ceil(segments)), ranges(n_queries, GROUP))
 }
 
 /// 0..n in pieces of `size`; one empty piece if n is 0.

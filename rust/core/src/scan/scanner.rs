@@ -1,5 +1,6 @@
 //! One query on its way over the codes.
 
+use super::Plan;
 use super::bounds::Bounds;
 use super::kernel::Kernel;
 use super::score::Scorer;
@@ -9,8 +10,8 @@ use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.
 const CALL: usize = 64;
-/// Blocks without an allowed vector that end a call: skipping fewer costs more than filtering them.
-const GAP: usize = 8;
+/// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
+const SPARSE: usize = 4;
 
 /// The k best of a query so far.
 pub(super) struct Scanner<'a> {
@@ -18,27 +19,44 @@ pub(super) struct Scanner<'a> {
     allowed: Option<&'a [u64]>,
     scorer: Scorer<'a>,
     kernel: Kernel,
-    /// Vectors that score less need not be found.
+    /// Vectors that score less are not looked for.
     guess: f32,
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
-    pub(super) found: TopK,
+    found: TopK,
     /// Blocks seen.
     seen: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// For the `k` best of `codes`, of those in `allowed` if it is given: a bit a vector, a word a block.
-    pub(super) fn new(
-        codes: PackedView<'a>,
-        allowed: Option<&'a [u64]>,
-        scorer: Scorer<'a>,
-        kernel: Kernel,
-        k: usize,
-        guess: f32,
-    ) -> Self {
-        let bounds = Bounds::new(scorer.tables, scorer.adjust);
-        Self { codes, allowed, scorer, kernel, guess, bounds, found: TopK::new(k), seen: 0 }
+    /// For the `k` best for query `query`, and no vector that scores less than `guess`.
+    pub(super) fn new(plan: &Plan<'a>, query: usize, k: usize, guess: f32) -> Self {
+        let scorer = Scorer { tables: plan.tables.query(query), adjust: plan.options.adjust };
+        Self {
+            codes: plan.codes,
+            allowed: plan.options.allowed,
+            scorer,
+            kernel: plan.kernel,
+            guess,
+            bounds: Bounds::new(scorer.tables, scorer.adjust),
+            found: TopK::new(k),
+            seen: 0,
+        }
+    }
+
+    /// What was found, best first; at most k, and none below the guess.
+    pub(super) fn into_sorted(self) -> Vec<Key> {
+        let mut found = self.found.into_sorted();
+        // Vectors below the guess were skipped, but not all of them.
+        found.truncate(found.partition_point(|key| key.score() >= self.guess));
+        found.shrink_to_fit();
+        found
+    }
+
+    /// The score that a vector must reach to be of the k best, −∞ if nothing is known of it.
+    pub(super) fn floor(&mut self) -> f32 {
+        self.found.settle();
+        self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess)
     }
 
     /// Takes some more blocks, each of which must be taken once.
@@ -57,78 +75,71 @@ impl<'a> Scanner<'a> {
     }
 
     /// At most `size` of `blocks`, from the first one with an allowed vector on.
-    fn next_call(&self, blocks: Range<usize>, size: usize) -> Range<usize> {
-        let Some(allowed) = self.allowed else {
-            return blocks.start..blocks.end.min(blocks.start + size);
-        };
-        let words = &allowed[blocks.clone()];
-        let Some(skip) = words.iter().position(|&word| word != 0) else {
-            return blocks.end..blocks.end;
-        };
-        let words = &words[skip..][..size.min(words.len() - skip)];
-        let gap = words.windows(GAP).position(|words| words.iter().all(|&word| word == 0));
-        let start = blocks.start + skip;
-        start..start + gap.unwrap_or(words.len())
+    fn next_call(&self, mut blocks: Range<usize>, size: usize) -> Range<usize> {
+        if let Some(allowed) = self.allowed {
+            let words = &allowed[blocks.clone()];
+            blocks.start += words.iter().position(|&word| word != 0).unwrap_or(words.len());
+        }
+        blocks.start..blocks.end.min(blocks.start + size)
     }
 
     fn call(&mut self, blocks: Range<usize>) {
         let lines = self.codes.lines(blocks.clone());
-        let mut hits = [u64::MAX; CALL];
-        let hits = &mut hits[..blocks.len()];
-        if let Some(allowed) = self.allowed {
-            hits.copy_from_slice(&allowed[blocks.clone()]);
+        if let Some(words) = self.allowed.map(|allowed| &allowed[blocks.clone()])
+            && words.iter().map(|word| word.count_ones() as usize).sum::<usize>() < blocks.len() / SPARSE
+        {
+            return self.score_marked(blocks, lines, words, marked(words));
         }
-        *hits.last_mut().expect("not empty") &= self.filled(blocks.end - 1);
-
-        self.found.settle();
-        let floor = self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess);
+        let floor = self.floor();
         match &mut self.bounds {
             Some(bounds) if floor > f32::NEG_INFINITY => {
-                let limits = [bounds.limit(floor); CALL];
-                let mut may_reach = [0; CALL];
-                let may_reach = &mut may_reach[..blocks.len()];
-                self.kernel.filter(lines, bounds.bytes(), &limits[..blocks.len()], may_reach);
-                hits.iter_mut().zip(may_reach).for_each(|(hits, may_reach)| *hits &= *may_reach);
-                self.score(blocks, lines, hits);
+                let limit = bounds.limit(floor);
+                let mut hits = [0; CALL];
+                let hits = &mut hits[..blocks.len()];
+                self.kernel.filter(lines, bounds.bytes(), limit, hits);
+                self.score_marked(blocks, lines, hits, marked(hits));
             }
-            _ => self.score_all(blocks, lines, hits),
+            _ => self.score_all(blocks, lines),
         }
     }
 
-    /// Scores the vectors marked in `hits`; few.
-    fn score(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64]) {
+    /// Scores the vectors in `hits`, a word a block; few. The bits of `marked` say which words are not 0.
+    fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let m = self.codes.n_columns();
-        for (at, &hits) in hits.iter().enumerate() {
-            if hits != 0 {
-                self.score_lanes(blocks.start + at, &lines[at * m..][..m], hits);
+        for at in bits(marked) {
+            let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
+            for lane in bits(hits[at] & self.present(block)) {
+                self.found
+                    .push(Key::new(self.scorer.lane(block, lines, lane), (block * BLOCK + lane) as u32));
             }
         }
     }
 
-    #[inline(never)] // keeps the loop around it in registers: 15 % of a search
-    fn score_lanes(&mut self, block: usize, lines: &[Line], hits: u64) {
-        for lane in bits(hits) {
-            self.found.push(Key::new(self.scorer.lane(block, lines, lane), (block * BLOCK + lane) as u32));
-        }
-    }
-
-    /// Scores whole blocks, then takes the vectors marked in `hits`; most.
-    fn score_all(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64]) {
-        for ((block, lines), &hits) in blocks.zip(lines.chunks_exact(self.codes.n_columns())).zip(hits) {
+    /// Scores whole blocks.
+    fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
+        for (block, lines) in blocks.zip(lines.chunks_exact(self.codes.n_columns())) {
             let scores = self.scorer.block(block, lines);
-            for lane in bits(hits) {
+            for lane in bits(self.present(block)) {
                 self.found.push(Key::new(scores[lane], (block * BLOCK + lane) as u32));
             }
         }
     }
 
-    /// Which lanes of a block hold vectors.
-    fn filled(&self, block: usize) -> u64 {
-        match self.codes.len() - block * BLOCK {
+    /// Which lanes of a block hold vectors that are allowed.
+    #[inline]
+    fn present(&self, block: usize) -> u64 {
+        let filled = match self.codes.len() - block * BLOCK {
             rest @ 0..BLOCK => (1 << rest) - 1,
             _ => u64::MAX,
-        }
+        };
+        self.allowed.map_or(filled, |allowed| allowed[block] & filled)
     }
+}
+
+/// Which of at most 64 words are not 0: few are, and the others need not be looked at.
+#[inline]
+fn marked(words: &[u64]) -> u64 {
+    words.iter().rev().fold(0, |marked, &word| marked << 1 | u64::from(word != 0))
 }
 
 /// The positions of the bits set.

@@ -1,0 +1,502 @@
+//! Codes and ids, ready to be searched.
+
+mod column;
+mod ids;
+
+use crate::codebooks::MAX_CODEWORDS;
+use crate::error::{Error, Result, invalid};
+use crate::isa::Isa;
+use crate::metric::{Metric, normalise, squared_norm};
+use crate::model::Model;
+use crate::monitor::Monitor;
+use crate::packed::{BLOCK, PackedCodes, PackedView};
+use crate::rerank::rerank;
+use crate::scan::{self, Adjust, Hits, Levels, Options};
+use crate::tables::TableBuilder;
+use crate::vectors::Vectors;
+use column::Column;
+use ids::Ids;
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+use rayon::prelude::*;
+
+/// What an index measures, and what it keeps for that beside the codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What scores measure.
+    pub metric: Metric,
+    /// Whether scores are multiplied by ‖x‖² / ⟨x, x̄⟩, one byte a vector: the approximation then has the length along x
+    /// that x has. For inner products only.
+    pub scale: bool,
+    /// Whether ‖x̄‖² is kept in f32 (four bytes a vector) besides its level (one byte): Euclidean scores are then exact
+    /// for x̄. Without it they are those of a level up to 1/255 of the norms' spread away.
+    pub exact_norms: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true }
+    }
+}
+
+/// A database of codes, one for each vector, and the model that decodes them.
+///
+/// ```
+/// use compcodes::{Codebooks, Index, Model, Selection};
+/// use ndarray::array;
+/// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
+/// let mut index = Index::new(Model::new(codebooks, Selection::Group));
+/// index.add(&array![[3.5, 1.2], [0.3, 2.9], [4.2, 3.1]].view(), None, &())?;
+/// let hits = index.search(array![[1.0, 1.0]].view(), 2, None, &())?;
+/// assert_eq!(hits.positions, array![[2, 0]]);
+/// assert_eq!(hits.scores, array![[7.0, 5.0]]);
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Index {
+    model: Model,
+    settings: Settings,
+    tables: TableBuilder,
+    /// M columns of codes, and one of levels where the settings ask for it.
+    packed: PackedCodes,
+    column: Option<Column>,
+    /// −½‖x̄‖² of each vector, where the settings ask for it.
+    biases: Vec<f32>,
+    ids: Ids,
+}
+
+/// What files keep of an index beside its model and settings.
+pub(crate) struct Parts {
+    pub(crate) packed: PackedCodes,
+    pub(crate) levels: Option<Box<Levels>>,
+    pub(crate) biases: Vec<f32>,
+    pub(crate) ids: Option<Vec<i64>>,
+}
+
+impl Index {
+    /// An empty index for inner products.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn new(model: Model) -> Self {
+        Self::with(model, Settings::default()).expect("the default settings fit each other")
+    }
+
+    /// An empty index.
+    ///
+    /// # Errors
+    /// Settings that do not fit each other.
+    pub fn with(model: Model, settings: Settings) -> Result<Self> {
+        if settings.scale && settings.metric != Metric::InnerProduct {
+            return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", settings.metric.name()));
+        }
+        let has_column = settings.scale || settings.metric != Metric::InnerProduct;
+        let packed = PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?;
+        let tables = TableBuilder::new(&model.codebooks);
+        Ok(Self { tables, packed, column: None, biases: Vec::new(), ids: Ids::Positions(0), settings, model })
+    }
+
+    pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
+        let mut index = Self::with(model, settings)?;
+        let Parts { packed, levels, biases, ids } = parts;
+        let n = packed.len();
+        if packed.n_columns() != index.packed.n_columns() {
+            let (have, want) = (packed.n_columns(), index.packed.n_columns());
+            return Err(invalid!("codes have {have} columns, want {want}"));
+        }
+        if levels.is_some() != (n > 0 && index.has_column())
+            || biases.len() != if index.keeps_biases() { n } else { 0 }
+        {
+            return Err(invalid!("levels or norms do not fit the settings"));
+        }
+        let k = index.model.codebooks.n_codewords();
+        let (columns, m) = (packed.n_columns(), index.n_codes());
+        let lines = packed.view().as_bytes().chunks_exact(BLOCK).enumerate();
+        if k < MAX_CODEWORDS
+            && lines
+                .filter(|(line, _)| line % columns < m)
+                .any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k))
+        {
+            return Err(invalid!("codes name codewords beyond the {k} of the model"));
+        }
+        let ids = index.ids.next(n, ids.as_deref())?;
+        index.ids.extend(n, ids);
+        (index.packed, index.biases, index.column) = (packed, biases, levels.map(|levels| Column { levels }));
+        Ok(index)
+    }
+
+    /// The model that decodes the codes.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What it measures and keeps.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Number of vectors.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// Whether there are no vectors.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packed.is_empty()
+    }
+
+    /// Bytes kept for each vector, ids aside: the codes and what the settings ask for.
+    #[must_use]
+    pub fn bytes_per_vector(&self) -> usize {
+        self.packed.n_columns() + if self.keeps_biases() { size_of::<f32>() } else { 0 }
+    }
+
+    /// All codes, (n, M), in the order they were added.
+    #[must_use]
+    pub fn codes(&self) -> Array2<u8> {
+        self.packed.view().unpack().slice_move(s![.., ..self.n_codes()])
+    }
+
+    /// The ids in that order; `None` if each is its position.
+    #[must_use]
+    pub fn ids(&self) -> Option<&[i64]> {
+        self.ids.given()
+    }
+
+    pub(crate) fn packed(&self) -> PackedView<'_> {
+        self.packed.view()
+    }
+
+    pub(crate) fn levels(&self) -> Option<&Levels> {
+        self.column.as_ref().map(|column| &*column.levels)
+    }
+
+    pub(crate) fn biases(&self) -> &[f32] {
+        &self.biases
+    }
+
+    /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
+    pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
+        let codes = self.model.encoder()?.encode(x, monitor)?;
+        let scales = self.settings.scale.then(|| self.model.scales(x, codes.view())).transpose()?;
+        self.add_codes(codes.view(), ids, scales.as_deref())
+    }
+
+    /// Adds codes (n, M). Without `ids` they get the numbers that follow the largest id so far: positions, if no ids
+    /// were ever given. `scales` (n) are those of the settings, 1 by default.
+    ///
+    /// # Errors
+    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; scales that are not n finite
+    /// numbers, or that the settings do not ask for. Nothing is added then.
+    pub fn add_codes(
+        &mut self,
+        codes: ArrayView2<'_, u8>,
+        ids: Option<&[i64]>,
+        scales: Option<&[f32]>,
+    ) -> Result<()> {
+        self.model.codebooks.check_codes(codes)?;
+        let n = codes.nrows();
+        if let Some(scales) = scales {
+            if !self.settings.scale {
+                return Err(invalid!("scales are given, but the index keeps none"));
+            }
+            if scales.len() != n || scales.iter().any(|scale| !scale.is_finite()) {
+                return Err(invalid!("scales have {} entries: want {n} finite numbers", scales.len()));
+            }
+        }
+        let ids = self.ids.next(n, ids)?;
+        if n == 0 {
+            return Ok(());
+        }
+        if self.has_column() {
+            let values = match (self.settings.scale, scales) {
+                (true, Some(scales)) => scales.to_vec(),
+                (true, None) => vec![1.0; n],
+                (false, _) => self.values(codes),
+            };
+            let bytes = self.levelled(&values)?;
+            let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
+            self.packed.extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
+            if self.keeps_biases() {
+                self.biases.extend(values);
+            }
+        } else {
+            self.packed.extend(codes)?;
+        }
+        self.ids.extend(n, ids);
+        Ok(())
+    }
+
+    /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
+    ///
+    /// # Errors
+    /// The other has another model or settings, or ids that are taken. Nothing is added then.
+    pub fn merge(&mut self, other: &Index) -> Result<()> {
+        if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
+            return Err(invalid!("the indexes have different models or settings"));
+        }
+        let scales = match &other.column {
+            Some(column) if self.settings.scale => {
+                let last = other.packed.n_columns() - 1;
+                Some(
+                    other
+                        .packed
+                        .view()
+                        .unpack()
+                        .column(last)
+                        .mapv(|level| column.levels[usize::from(level)])
+                        .to_vec(),
+                )
+            }
+            _ => None,
+        };
+        self.add_codes(other.codes().view(), other.ids(), scales.as_deref())
+    }
+
+    /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
+    ///
+    /// # Errors
+    /// The index has no such id; nothing is removed then.
+    pub fn remove(&mut self, ids: &[i64]) -> Result<usize> {
+        let mut kept = vec![true; self.len()];
+        for (position, id) in self.ids.find(ids).into_iter().zip(ids) {
+            kept[position.ok_or_else(|| no_such(*id))?] = false;
+        }
+        let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
+        let removed = self.len() - positions.len();
+        if removed > 0 {
+            self.packed = PackedCodes::pack(self.packed.view().select(&positions).view())?;
+            self.ids = self.ids.select(&positions);
+            if self.keeps_biases() {
+                self.biases = positions.iter().map(|&position| self.biases[position]).collect();
+            }
+        }
+        Ok(removed)
+    }
+
+    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
+    /// which positions may be found, 64 a word: see [`Options::allowed`] and [`allow_ids`](Self::allow_ids).
+    ///
+    /// # Errors
+    /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
+    pub fn search(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut hits = self.search_positions(queries, k, allowed, monitor)?;
+        self.name(&mut hits);
+        Ok(hits)
+    }
+
+    /// Like [`search`](Self::search), but of the `n_candidates` best by code those `k` that are best by exact scores with
+    /// `vectors`, whose rows are in the order of adding.
+    ///
+    /// # Errors
+    /// Those of [`search`](Self::search); or other than [`len`](Self::len) vectors, or of another d.
+    pub fn search_rerank(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        (vectors, n_candidates): (&dyn Vectors, usize),
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        if vectors.n() != self.len() {
+            return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
+        }
+        let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
+        let mut hits = rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric)?;
+        self.name(&mut hits);
+        Ok(hits)
+    }
+
+    /// The bits of [`search`](Self::search)'s `allowed` for the vectors with these ids. Ids that are not in the index
+    /// allow nothing.
+    #[must_use]
+    pub fn allow_ids(&self, ids: &[i64]) -> Vec<u64> {
+        let mut words = vec![0; self.len().div_ceil(BLOCK)];
+        for position in self.ids.find(ids).into_iter().flatten() {
+            words[position / BLOCK] |= 1 << (position % BLOCK);
+        }
+        words
+    }
+
+    /// The bits for the positions where `mask` is true.
+    ///
+    /// # Errors
+    /// The mask has another length than the index.
+    pub fn allow_mask(&self, mask: &[bool]) -> Result<Vec<u64>> {
+        if mask.len() != self.len() {
+            return Err(invalid!(
+                "filter has {} entries, the index holds {} vectors",
+                mask.len(),
+                self.len()
+            ));
+        }
+        let word = |mask: &[bool]| mask.iter().rev().fold(0, |word, &allowed| word << 1 | u64::from(allowed));
+        Ok(mask.chunks(BLOCK).map(word).collect())
+    }
+
+    /// The bits for the ids that `allows` accepts.
+    #[must_use]
+    pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync) -> Vec<u64> {
+        let word = |block: usize| {
+            let positions = block * BLOCK..((block + 1) * BLOCK).min(self.len());
+            positions.rev().fold(0, |word, position| word << 1 | u64::from(allows(self.ids.at(position))))
+        };
+        (0..self.len().div_ceil(BLOCK)).into_par_iter().map(word).collect()
+    }
+
+    /// The approximations of the vectors with these ids, (n, d).
+    ///
+    /// # Errors
+    /// The index has no such id.
+    pub fn reconstruct(&self, ids: &[i64]) -> Result<Array2<f32>> {
+        let positions: Result<Vec<usize>> = self
+            .ids
+            .find(ids)
+            .into_iter()
+            .zip(ids)
+            .map(|(position, id)| position.ok_or_else(|| no_such(*id)))
+            .collect();
+        let codes = self.packed.view().select(&positions?);
+        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]))
+    }
+
+    fn search_positions(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let isa = Isa::current()?;
+        let (metric, levels) = (self.settings.metric, self.levels());
+        let mut unit;
+        let queries = if metric == Metric::Cosine {
+            unit = queries.as_standard_layout().into_owned();
+            unit.outer_iter_mut()
+                .for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
+            unit.view()
+        } else {
+            queries
+        };
+        let tables = self.tables.tables(queries, isa)?;
+        // An empty index has no levels yet, and needs none.
+        let none: Levels = [1.0; 256];
+        let levels = if self.has_column() { levels.or(Some(&none)) } else { None };
+        let euclidean = metric == Metric::Euclidean;
+        let adjust = Adjust {
+            scale: levels.filter(|_| !euclidean),
+            bias: levels.filter(|_| euclidean),
+            exact_bias: self.keeps_biases().then_some(&self.biases),
+        };
+        let mut hits =
+            scan::search(self.packed.view(), &tables, k, Options { allowed, adjust }, isa, monitor)?;
+        if euclidean {
+            // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
+            for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
+                let square = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>();
+                scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);
+            }
+        }
+        Ok(hits)
+    }
+
+    /// Puts ids in the place of positions; −1 stays.
+    fn name(&self, hits: &mut Hits) {
+        if self.ids.given().is_some() {
+            hits.positions.iter_mut().filter(|p| **p >= 0).for_each(|p| *p = self.ids.at(*p as usize));
+        }
+    }
+
+    fn n_codes(&self) -> usize {
+        self.model.codebooks.n_codebooks()
+    }
+
+    fn has_column(&self) -> bool {
+        self.settings.scale || self.settings.metric != Metric::InnerProduct
+    }
+
+    fn keeps_biases(&self) -> bool {
+        self.settings.metric == Metric::Euclidean && self.settings.exact_norms
+    }
+
+    /// The numbers that the metric needs of each code.
+    fn values(&self, codes: ArrayView2<'_, u8>) -> Vec<f32> {
+        let norms = self.model.codebooks.squared_norms(codes);
+        match self.settings.metric {
+            Metric::Euclidean => {
+                norms.into_iter().map(|norm| (-0.5 * norm).max(f64::from(f32::MIN)) as f32).collect()
+            }
+            // Where x̄ is 0 so is every product, whatever multiplies it.
+            _ => norms
+                .into_iter()
+                .map(|norm| norm.sqrt().recip().clamp(2f64.powi(-59), 2f64.powi(59)) as f32)
+                .collect(),
+        }
+    }
+
+    /// The levels' bytes for new values, the levels of all vectors laid anew if these fall outside.
+    fn levelled(&mut self, new: &[f32]) -> Result<Vec<u8>> {
+        let euclidean = self.settings.metric == Metric::Euclidean;
+        let bytes = |column: &Column, values: &[f32]| {
+            if euclidean { column.above(values) } else { column.nearest(values) }
+        };
+        if self.settings.scale {
+            return Ok(self.column.get_or_insert_with(Column::scales).nearest(new));
+        }
+        if let Some(column) = self.column.as_ref().filter(|column| column.holds(new)) {
+            return Ok(bytes(column, new));
+        }
+        let codes = self.codes();
+        let old = if self.keeps_biases() { self.biases.clone() } else { self.values(codes.view()) };
+        let all = [&old, new].concat();
+        let column = if euclidean { Column::even(&all) } else { Column::geometric(&all) };
+        let old = bytes(&column, &old);
+        let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
+        self.packed =
+            PackedCodes::pack(concatenate(Axis(1), &[codes.view(), old]).expect("equal rows").view())?;
+        let new = bytes(&column, new);
+        self.column = Some(column);
+        Ok(new)
+    }
+}
+
+fn no_such(id: i64) -> Error {
+    invalid!("the index has no id {id}")
+}
+
+impl Model {
+    /// ‖x‖² / ⟨x, x̄⟩ of each row of `x`: what an approximation is multiplied with to have the length along x that x has.
+    /// 1 where that is not a positive number.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, or a row that is not finite.
+    pub fn scales(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
+        crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
+        let scale = |row: usize| {
+            let mut vector = vec![0.0; x.dim()];
+            crate::vectors::read_finite(x, "X", row, &mut vector)?;
+            let code = codes.slice(s![row..=row, ..]);
+            let approximation = self.codebooks.decode(code)?;
+            let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
+            let scale = squared_norm(&vector) / along;
+            Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
+        };
+        (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+import compcodes as cc
+from conftest import vectors
+
+faiss = pytest.importorskip("faiss")
+D = 16
+
+
+@pytest.fixture(scope="module")
+def data():
+    return vectors(3000, D), vectors(30, D, seed=1)
+
+
+def kinds(metric):
+    pq = faiss.IndexPQ(D, 4, 6, metric)
+    rotated = faiss.IndexPreTransform(faiss.OPQMatrix(D, 4), faiss.IndexPQ(D, 4, 8, metric))
+    residual = faiss.IndexResidualQuantizer(D, 3, 5, metric, faiss.AdditiveQuantizer.ST_decompress)
+    local = faiss.IndexLocalSearchQuantizer(D, 3, 4, metric, faiss.AdditiveQuantizer.ST_decompress)
+    named = faiss.IndexIDMap2(faiss.IndexPQ(D, 8, 4, metric))
+    wide = faiss.IndexPQ(D, 8, 8, metric)
+    return {"pq": pq, "opq": rotated, "rq": residual, "lsq": local, "ids": named, "pq8": wide}
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("kind", list(kinds(faiss.METRIC_L2)))
+def test_results_are_those_of_faiss(data, metric, kind):
+    X, Q = data
+    theirs = kinds(faiss.METRIC_INNER_PRODUCT if metric == "ip" else faiss.METRIC_L2)[kind]
+    theirs.train(X)
+    if kind == "ids":
+        theirs.add_with_ids(X, np.arange(len(X)) * 5 + 3)
+    else:
+        theirs.add(X)
+    ours = cc.Index.from_faiss(theirs)
+    assert (len(ours), ours.metric) == (len(X), metric)
+    want_scores, want_ids = theirs.search(Q, 20)
+    scores, ids = ours.search(Q, 20)
+    if metric == "l2":
+        want_scores = -want_scores
+    np.testing.assert_allclose(scores, want_scores, rtol=1e-3, atol=1e-3 * np.abs(want_scores).max())
+    for row, want, row_scores in zip(ids, want_ids, scores, strict=True):
+        # What one of the two does not have is as good as its last: equal codes, or equal but for rounding.
+        others = row_scores[~np.isin(row, want)]
+        np.testing.assert_allclose(others, row_scores[-1], rtol=1e-3, atol=1e-3)
+    ours.add(X[:5])
+    assert len(ours) == len(X) + 5
+
+
+def test_what_is_not_a_sum_of_codewords_is_refused(data):
+    X, _ = data
+    with pytest.raises(TypeError, match="IndexFlat"):
+        cc.Index.from_faiss(faiss.IndexFlatIP(D))
+    with pytest.raises(TypeError, match="want a faiss index"):
+        cc.Index.from_faiss(X)
+    with pytest.raises(ValueError, match="not trained"):
+        cc.Index.from_faiss(faiss.IndexPQ(D, 4, 8))
+    large = faiss.IndexPQ(D, 2, 10)
+    large.train(X)
+    with pytest.raises(ValueError, match="10 bits"):
+        cc.Index.from_faiss(large)
