@@ -10,8 +10,9 @@ import os
 import time
 from pathlib import Path
 
-import compcodes as cc
 import numpy as np
+
+import compcodes as cc
 from common import Report, arguments
 
 BYTES = 8

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from compcodes import _core, reference
-from conftest import vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from compcodes import _core, reference
+from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
 

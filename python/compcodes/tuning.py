@@ -67,7 +67,7 @@ class Sample:
             others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
             self.queries = np.ascontiguousarray(X[np.sort(others)], dtype=np.float32)
         self.k = min(NEIGHBOURS, len(vectors))
-        self.true = _core.exact_search(vectors, self.queries, self.k, trainer.n_jobs)[1]
+        self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
         self.norms = norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
         self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest, report=None)
@@ -78,9 +78,9 @@ class Sample:
         """Return the share of the nearest neighbours that a search finds after a short training."""
         if loss not in self.scores:
             trained = self.trainer.with_loss(loss, None).run(self.start)
-            index = _core.Index(trained.codebooks, self.trainer.selection, "{}")
+            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False)
             index.add_codes(trained.codes)
-            ids = index.search(self.queries, self.k, self.trainer.n_jobs)[1]
+            ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
             self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)
         return self.scores[loss]
 
