@@ -38,9 +38,9 @@ impl Scratch {
         }
     }
 
-    /// Chooses codes for the vectors that were read, of which `first` is the first.
-    pub(super) fn choose(&mut self, encoder: &Encoder, first: usize, start: Start, codes: &mut [u8]) {
-        isa::run(encoder.isa, Choose { encoder, scratch: self, first, start, codes });
+    /// Chooses codes for the vectors that were read.
+    pub(super) fn choose(&mut self, encoder: &Encoder, start: Start, codes: &mut [u8]) {
+        isa::run(encoder.isa, Choose { encoder, scratch: self, start, codes });
     }
 
     /// The loss of vector `r` of those that were read.
@@ -53,7 +53,6 @@ impl Scratch {
 struct Choose<'a> {
     encoder: &'a Encoder,
     scratch: &'a mut Scratch,
-    first: usize,
     start: Start,
     codes: &'a mut [u8],
 }
@@ -103,7 +102,8 @@ impl Choose<'_> {
         if self.start == Start::Greedy {
             self.greedy(rows);
         }
-        let Self { encoder, scratch, first, codes, .. } = self;
+        let Self { encoder, scratch, codes, .. } = self;
+        let d = encoder.codebooks.dim();
         let space = Space {
             gram: &encoder.coarse_gram,
             stride: encoder.stride,
@@ -116,9 +116,16 @@ impl Choose<'_> {
             let here = r * columns..(r + 1) * columns;
             let projections = scratch.scores.projections.get(here.clone()).unwrap_or_default();
             let vector = Vector { scores: &scratch.copy[here], projections };
-            // Neighbouring rows must not share a sequence: it advances by additions.
-            let seed = seed ^ ((*first + r) as u64).wrapping_mul(0xD134_2543_DE82_EF95);
-            space.search(vector, &mut scratch.work, rounds, seed, code);
+            let x = &scratch.scores.x[r * d..][..d];
+            space.search(vector, &mut scratch.work, rounds, own_seed(seed, x), code);
         }
     }
+}
+
+/// A vector's own seed, from its numbers: its code then does not depend on where or with which others it is encoded.
+#[inline(always)]
+fn own_seed(seed: u64, x: &[f32]) -> u64 {
+    x.iter().fold(seed, |hash, x| {
+        (hash ^ u64::from(x.to_bits())).wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(29)
+    })
 }

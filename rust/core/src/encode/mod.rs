@@ -76,7 +76,7 @@ pub enum Encoding {
     LocalSearch {
         /// How often.
         rounds: usize,
-        /// Of the random changes: each row has its own sequence, from this and its number.
+        /// Of the random changes: each vector has its own sequence, from this and its numbers.
         seed: u64,
     },
 }
@@ -212,7 +212,7 @@ impl Encoder {
                     || Scratch::new(self, rows),
                     |scratch, (i, codes)| {
                         scratch.scores.read(self, x, i * rows, codes.len() / m)?;
-                        scratch.choose(self, i * rows, Start::Greedy, codes);
+                        scratch.choose(self, Start::Greedy, codes);
                         finish(codes)
                     },
                 )
@@ -228,7 +228,7 @@ impl Encoder {
                             scratch.scores.read(self, x, i * rows, before.len())?;
                             let new = &mut new[..codes.len()];
                             new.copy_from_slice(codes);
-                            scratch.choose(self, i * rows, Start::Given, new);
+                            scratch.choose(self, Start::Given, new);
                             let rows =
                                 codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
                             for (r, ((code, new), (before, after))) in rows.enumerate() {
