@@ -289,8 +289,10 @@ class CompositionalCodes:
 
     def _parameters(self) -> str:
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
-        params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
-        params["loss"] = losses.parameters(losses.as_loss(self.loss))
+        if not isinstance(self.encoder, str):
+            params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
+        if not isinstance(self.loss, str):
+            params["loss"] = losses.parameters(losses.as_loss(self.loss))
         for name in ("init", "random_state"):
             if not isinstance(params[name], (str, int, np.integer)):
                 del params[name]
