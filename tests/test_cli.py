@@ -74,7 +74,14 @@ def test_fit_passes_its_options_on(work):
     assert sizes == [200, 6, 3, 8, 3]
     assert 1 <= found["iterations"] <= 2
     same = CompositionalCodes(
-        n_codebooks=3, n_codewords=8, selection="m-selection", init="random", max_iter=2, random_state=5
+        n_codebooks=3,
+        n_codewords=8,
+        selection="m-selection",
+        encoder="greedy",
+        loss="reconstruction",
+        init="random",
+        max_iter=2,
+        random_state=5,
     ).fit(work.X)
     assert np.array_equal(CompositionalCodes.load(work.path("m")).codebooks_, same.codebooks_)
 

@@ -41,7 +41,7 @@ def test_shared_codebooks_are_equal_and_combinations_distinct(X):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_one_codebook_is_kmeans(X, selection):
-    q = cc.CompositionalCodes(1, 16, selection).fit(X)
+    q = cc.CompositionalCodes(1, 16, selection, loss="reconstruction").fit(X)
     distances = ((X[:, None, :] - q.codebooks_[0]) ** 2).sum(axis=2)
     np.testing.assert_array_equal(q.encode(X)[:, 0], distances.argmin(axis=1))
 
@@ -79,7 +79,7 @@ def test_odd_data_has_a_defined_result(X, selection):
     assert np.isfinite(error)
     assert error <= energy
     if len(np.unique(X, axis=0)) <= 3:
-        assert error <= 1e-9 * energy
+        assert error <= 1e-6 * energy  # conjugate gradients stop short of the last digits
 
 
 def test_the_same_seed_gives_the_same_model_for_any_number_of_threads(X):
@@ -120,8 +120,8 @@ def test_anything_with_array_is_taken(quantizer, X):
 def test_sample_weight_pulls_the_codebooks():
     X = vectors(600, 4)
     weight = np.where(np.arange(600) < 300, 1.0, 0.0)
-    q = cc.CompositionalCodes(1, 8).fit(X, sample_weight=weight)
-    alone = cc.CompositionalCodes(1, 8, init=q.codebooks_).fit(X[:300])
+    q = cc.CompositionalCodes(1, 8, loss="reconstruction").fit(X, sample_weight=weight)
+    alone = cc.CompositionalCodes(1, 8, loss="reconstruction", init=q.codebooks_).fit(X[:300])
     assert objective(q, X[:300]) <= 1.02 * objective(alone, X[:300])
 
 
@@ -240,10 +240,46 @@ def test_habits_of_scikit_learn(quantizer, X):
 def test_codebooks_are_read_only_and_may_be_replaced(quantizer, X):
     with pytest.raises(ValueError, match="read-only"):
         quantizer.codebooks_[0, 0, 0] = 1
-    q = pickle.loads(pickle.dumps(quantizer))
-    q.encode(X)
+    q = pickle.loads(pickle.dumps(quantizer)).set_params(encoder="greedy")
+    codes = q.encode(X)
     q.codebooks_ = q.codebooks_[::-1].copy()
-    np.testing.assert_array_equal(np.sort(q.encode(X)), np.sort(quantizer.encode(X)[:, ::-1]))
+    np.testing.assert_array_equal(np.sort(q.encode(X)), np.sort(codes[:, ::-1]))
+
+
+def test_another_encoder_is_taken_up_at_once(quantizer, X):
+    q = pickle.loads(pickle.dumps(quantizer))
+    losses = []
+    for encoder in ("greedy", cc.LocalSearch(rounds=1), cc.LocalSearch(rounds=30)):
+        codes = q.set_params(encoder=encoder).encode(X)
+        losses.append(_core.errors(q.codebooks_, X, codes, q.loss_["eta"]).mean())
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_the_loss_says_what_was_given_and_what_was_chosen(X, tmp_path):
+    q = cc.CompositionalCodes(2, 8, loss=cc.InnerProduct(eta=3), anneal=2, max_iter=2).fit(X)
+    assert q.loss_["eta"] == 3
+    assert q.loss_["weight_power"] in (0, 1, 2, 3, 4)
+    q.save(tmp_path / "q.cc")
+    again = cc.CompositionalCodes.load(tmp_path / "q.cc")
+    assert again.loss_ == q.loss_
+    assert again.get_params()["loss"] == {"name": "inner-product", "eta": 3, "weight_power": None}
+    np.testing.assert_array_equal(again.encode(X), q.encode(X))
+    plain = cc.CompositionalCodes(2, 8, loss=cc.Reconstruction(), max_iter=2).fit(X)
+    assert plain.loss_ == {"name": "reconstruction"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cc.InnerProduct(eta=0.5),
+        lambda: cc.InnerProduct(weight_power=-1),
+        lambda: cc.InnerProduct(eta=np.nan),
+        lambda: cc.LocalSearch(rounds=-1),
+    ],
+)
+def test_parameters_of_losses_and_encoders_are_checked(make):
+    with pytest.raises(ValueError, match="want"):
+        make()
 
 
 def test_max_iter_zero_keeps_the_start(X):

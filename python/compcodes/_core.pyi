@@ -33,7 +33,15 @@ _Progress = Callable[[int, int], object] | None
 
 @final
 class Encoder:
-    def __new__(cls, codebooks: _F32, selection: str = "group", n_jobs: int | None = None) -> Encoder: ...
+    def __new__(
+        cls,
+        codebooks: _F32,
+        selection: str = "group",
+        eta: float = 1.0,
+        encoding: tuple[str, int] | None = None,
+        seed: int = 0,
+        n_jobs: int | None = None,
+    ) -> Encoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
         self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
@@ -72,8 +80,24 @@ class Index:
 def isa() -> str: ...
 def isas() -> list[str]: ...
 def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
+def descend(
+    x: NDArray[Any],
+    codes: _U8,
+    previous: _F32,
+    eta: float,
+    ridge: float,
+    selection: str = "group",
+    sample_weight: _F64 | None = None,
+    n_jobs: int | None = None,
+    progress: _Progress = None,
+) -> _F32: ...
 def errors(
-    codebooks: _F32, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
+    codebooks: _F32,
+    x: NDArray[Any],
+    codes: _U8,
+    eta: float = 1.0,
+    n_jobs: int | None = None,
+    progress: _Progress = None,
 ) -> _F64: ...
 def exact_search(
     x: NDArray[Any],

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core
+from compcodes import _core, encoders, losses
 from compcodes._arrays import as_codes, as_vectors, as_weights
 from compcodes.progress import ProgressLike, staged
-from compcodes.training import Trainer
+from compcodes.training import Report, Trainer
+from compcodes.tuning import tune
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,8 +22,6 @@ __all__ = ["CompositionalCodes", "NotFittedError"]
 
 _CHOICES = {
     "selection": ("group", "m-selection", "m-combination"),
-    "encoder": ("greedy",),
-    "loss": ("reconstruction",),
     "init": ("residual", "random"),
 }
 
@@ -46,15 +45,20 @@ class CompositionalCodes:
     selection : {"group", "m-selection", "m-combination"}, default "group"
         The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
-    encoder : {"greedy"}, default "greedy"
+    encoder : {"local-search", "greedy"} or `LocalSearch` or `Greedy`, default "local-search"
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest error.
-    loss : {"reconstruction"}, default "reconstruction"
-        What training makes small: the squared error ‖x − x̄‖².
+        smallest loss. "local-search" improves on that; ``LocalSearch(rounds=…)`` says how long.
+    loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
+        What training and encoding make small: the error that inner products with likely queries suffer, or the
+        squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
+        given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
         The start: residual k-means; random vectors; or codebooks of your own.
+    anneal : int, default 25
+        Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
+        large. Not used with the greedy encoder, or from codebooks of your own.
     max_iter : int, default 25
-        The most iterations.
+        The most iterations after that.
     tol : float, default 1e-3
         Training ends when an iteration lowers the objective by less than this share of it.
     ridge : float, default 1e-3
@@ -70,10 +74,11 @@ class CompositionalCodes:
     codebooks_ : (M, K, d) float32
         Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
     history_ : list of dict
-        "iteration", "objective" (mean squared error of the training vectors, by weight) and "seconds" since the
+        "iteration", "objective" (mean loss of the training vectors, by weight) and "seconds" since the
         beginning; the start is iteration 0. The objective never rises.
     loss_ : dict
-        The loss that was used, by name and parameters.
+        The loss that was used: "name" and, for "inner-product", the "eta" and "weight_power" that were given or
+        chosen.
     n_features_in_ : int
         d.
 
@@ -100,9 +105,10 @@ class CompositionalCodes:
         n_codewords: int = 256,
         selection: str = "group",
         *,
-        encoder: str = "greedy",
-        loss: str = "reconstruction",
+        encoder: str | encoders.Encoder = "local-search",
+        loss: str | losses.Loss = "inner-product",
         init: str | ArrayLike = "residual",
+        anneal: int = 25,
         max_iter: int = 25,
         tol: float = 1e-3,
         ridge: float = 1e-3,
@@ -115,6 +121,7 @@ class CompositionalCodes:
         self.encoder = encoder
         self.loss = loss
         self.init = init
+        self.anneal = anneal
         self.max_iter = max_iter
         self.tol = tol
         self.ridge = ridge
@@ -137,7 +144,8 @@ class CompositionalCodes:
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
             number.
         queries : (nq, d), optional
-            Sample queries, for losses that know of them. "reconstruction" only checks them.
+            Sample queries, which "inner-product" chooses its parameters by; without them rows of `X` serve.
+            "reconstruction" only checks them.
         sample_weight : (n,), optional
             Weight of each vector in the objective.
         progress : callable or True, optional
@@ -161,7 +169,21 @@ class CompositionalCodes:
         self._check()
         if queries is not None:
             as_vectors(queries, "queries", X.shape[1])
-        trainer = Trainer(
+        weights = None if sample_weight is None else as_weights(sample_weight, len(X))
+        loss = losses.as_loss(self.loss)
+        if isinstance(loss, losses.InnerProduct):
+            loss = tune(self._trainer(X), loss, queries)
+        trainer = self._trainer(X, report=staged(progress, "fit")).with_loss(loss, weights)
+        trained = trainer.run(self._init_for(X.shape[1]))
+        self._set(trained.codebooks)
+        self.history_ = trained.history
+        self.loss_ = losses.parameters(loss)
+        return self
+
+    def _trainer(self, X: NDArray[Any], report: Report | None = None) -> Trainer:
+        encoder = encoders.as_encoder(self.encoder)
+        own = not isinstance(self.init, str)
+        return Trainer(
             X,
             n_codebooks=self.n_codebooks,
             n_codewords=self.n_codewords,
@@ -170,15 +192,11 @@ class CompositionalCodes:
             tol=self.tol,
             ridge=self.ridge,
             seed=_seed(self.random_state),
-            sample_weight=None if sample_weight is None else as_weights(sample_weight, len(X)),
+            encoder=encoder.training_steps(),
+            anneal=self.anneal if encoder.anneals and not own else 0,
             n_jobs=self.n_jobs,
-            report=staged(progress, "fit"),
+            report=report,
         )
-        trained = trainer.run(self._init_for(X.shape[1]))
-        self._set(trained.codebooks)
-        self.history_ = trained.history
-        self.loss_ = {"name": self.loss}
-        return self
 
     def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
         """Choose codes for vectors.
@@ -266,11 +284,15 @@ class CompositionalCodes:
         self = cls(M, K, selection, **{name: stored[name] for name in known & stored.keys()})
         self._set(codebooks)
         self.history_ = stored.get("history", [])
-        self.loss_ = stored.get("fitted_loss", {"name": self.loss})
+        self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
         return self
 
     def _parameters(self) -> str:
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        if not isinstance(self.encoder, str):
+            params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
+        if not isinstance(self.loss, str):
+            params["loss"] = losses.parameters(losses.as_loss(self.loss))
         for name in ("init", "random_state"):
             if not isinstance(params[name], (str, int, np.integer)):
                 del params[name]
@@ -309,7 +331,12 @@ class CompositionalCodes:
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
     def _check(self) -> None:
-        for name, low, high in [("n_codebooks", 1, 64), ("n_codewords", 2, 256), ("max_iter", 0, None)]:
+        for name, low, high in [
+            ("n_codebooks", 1, 64),
+            ("n_codewords", 2, 256),
+            ("anneal", 0, None),
+            ("max_iter", 0, None),
+        ]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(f"{name} is {value!r}: want an integer")
@@ -352,11 +379,13 @@ class CompositionalCodes:
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        cached: tuple[Any, _core.Encoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks:
-            cached = (codebooks, _core.Encoder(codebooks, self.selection, self.n_jobs))
-            self._cache = cached
-        return cached[1]
+        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self.selection)
+        cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks or cached[1] != made_for:
+            encoder, eta, selection = made_for
+            core = _core.Encoder(codebooks, selection, eta, encoder.steps(), 0, self.n_jobs)
+            cached = self._cache = (codebooks, made_for, core)
+        return cached[2]
 
 
 def _seed(random_state: int | np.random.Generator | None) -> int:

@@ -26,14 +26,17 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "decode",
+    "directions",
     "encode_greedy",
     "errors",
     "fit",
     "normal_equations",
     "search",
+    "settle",
     "solve",
     "tables",
     "update",
+    "update_along",
 ]
 
 Selection: TypeAlias = Literal["group", "m-selection", "m-combination"]
@@ -54,17 +57,31 @@ def decode(codes: Codes, codebooks: NDArray[Any]) -> Floats:
     return total
 
 
-def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any]) -> Floats:
-    """Squared error ‖x_n − x̄_n‖² of each row, (n,) float64; their sum is the objective (Equation 3)."""
-    squared: Floats = (np.asarray(X, np.float64) - decode(codes, codebooks)) ** 2
-    return np.asarray(squared.sum(axis=1))
+def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any], eta: float = 1.0) -> Floats:
+    """Loss ‖r_n‖² + (η − 1)⟨r_n, u_n⟩² of each row, (n,) float64, with r_n = x_n − x̄_n and u_n = x_n/‖x_n‖.
+
+    With η = 1 this is the squared error, whose sum is the paper's objective (Equation 3). A larger η counts the
+    error along x_n more, which is what changes inner products with the queries that look for x_n.
+    """
+    X = np.asarray(X, np.float64)
+    residual = X - decode(codes, codebooks)
+    along = (residual * directions(X)).sum(axis=1)
+    return np.asarray((residual**2).sum(axis=1) + (eta - 1) * along**2)
 
 
-def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group") -> Codes:
+def directions(X: ArrayLike) -> Floats:
+    """Return u_n = x_n/‖x_n‖, (n, d); zero for a zero vector, which has no direction."""
+    X = np.asarray(X, np.float64)
+    norms = np.sqrt((X**2).sum(axis=1, keepdims=True))
+    unit: Floats = np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
+    return unit
+
+
+def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = "group", eta: float = 1.0) -> Codes:
     """Choose the codewords of each vector one by one, best first ("Update the group M-selection").
 
     Each of the M steps looks at every codeword of every codebook that this vector has not used yet and takes
-    the one that leaves the smallest error. So the order of the codebooks is the vector's own. Ties go to the
+    the one that leaves the smallest loss. So the order of the codebooks is the vector's own. Ties go to the
     lower codebook, then to the lower codeword; with M equal codebooks (M-selection) codebook m is thus used
     in step m.
 
@@ -83,19 +100,49 @@ def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = 
     M, K, d = codebooks.shape
     D = codebooks.reshape(M * K, d).astype(np.float64)
     residual = np.array(X, np.float64)
+    P = directions(X) @ D.T  # how long each codeword is along each vector
+    along = (residual * directions(X)).sum(axis=1, keepdims=True)
     rows = np.arange(len(residual))
     codes = np.zeros((len(residual), M), np.uint8)
     free = np.ones((len(residual), M, K), bool)
     for _ in range(M):
-        # ‖r − c‖² = ‖r‖² − 2⟨r, c⟩ + ‖c‖²; the first term is the same for every codeword.
-        score = (D**2).sum(axis=1) - 2 * residual @ D.T
+        # ‖r − c‖² = ‖r‖² − 2⟨r, c⟩ + ‖c‖²; the first term is the same for every codeword. Likewise along x.
+        score = (D**2).sum(axis=1) - 2 * residual @ D.T + (eta - 1) * (P**2 - 2 * along * P)
         best = np.where(free.reshape(-1, M * K), score, np.inf).argmin(axis=1)
         m, k = best // K, best % K
         codes[rows, m] = k
         residual -= D[best]
+        along -= P[rows, best][:, None]
         free[rows, m] = False
         if selection == "m-combination":
             free[rows, :, k] = False
+    return codes
+
+
+def settle(
+    X: ArrayLike, codes: Codes, codebooks: NDArray[Any], selection: Selection = "group", eta: float = 1.0
+) -> Codes:
+    """Improve codes one codeword at a time until no single change lowers the loss (iterated conditional modes).
+
+    Local search does this, changes a few codewords at random, does it again, and keeps the better code of the
+    two, for a number of rounds.
+    """
+    codes = codes.copy()
+    K = codebooks.shape[1]
+    changed = True
+    while changed:
+        changed = False
+        for m in range(codes.shape[1]):
+            trials = np.repeat(codes[None], K, axis=0)
+            trials[:, :, m] = np.arange(K)[:, None]
+            loss = np.stack([errors(X, trial, codebooks, eta) for trial in trials])
+            if selection == "m-combination":
+                others = np.delete(codes, m, axis=1)
+                loss[(others[None] == np.arange(K)[:, None, None]).any(axis=2)] = np.inf
+            best, rows = loss.argmin(axis=0), np.arange(len(codes))
+            better = loss[best, rows] < loss[codes[:, m], rows] - 1e-9
+            codes[better, m] = best[better]
+            changed |= bool(better.any())
     return codes
 
 
@@ -164,6 +211,32 @@ def update(
         return solve(A, b, codebooks, ridge)
     A, b = A.reshape(M, K, M, K).sum(axis=(0, 2)), b.reshape(M, K, d).sum(axis=0)
     return np.broadcast_to(solve(A, b, codebooks[0], ridge), codebooks.shape)
+
+
+def update_along(
+    X: ArrayLike,
+    codes: Codes,
+    codebooks: Floats,
+    eta: float,
+    ridge: float = 1e-3,
+    sample_weight: ArrayLike | None = None,
+) -> Floats:
+    """Minimise Σ w(‖r‖² + (η − 1)⟨r, u⟩²) + λ‖D − D_previous‖² over different codebooks ("group").
+
+    The second term ties all dimensions together: M·K·d unknowns at once, solved densely here, and by conjugate
+    gradients without a matrix in the core.
+    """
+    X = np.asarray(X, np.float64)
+    (M, K, d), n = codebooks.shape, len(X)
+    weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    H, g = ridge * np.eye(M * K * d), np.zeros(M * K * d)
+    for x, u, code, w in zip(X, directions(X), codes, weights, strict=True):
+        metric = w * (np.eye(d) + (eta - 1) * np.outer(u, u))
+        b = np.zeros(M * K)
+        b[np.arange(M) * K + code] = 1
+        H += np.kron(np.outer(b, b), metric)
+        g += np.kron(b, metric @ (x - b @ codebooks.reshape(M * K, d)))
+    return codebooks + np.linalg.solve(H, g).reshape(M, K, d)
 
 
 def fit(

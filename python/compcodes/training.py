@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core
+from compcodes import _core, losses
 from compcodes._arrays import as_codes, as_vectors, as_weights
 
 __all__ = ["Trained", "Trainer", "normal_equations", "solve"]
@@ -127,47 +127,104 @@ class Trainer:
     tol: float
     ridge: float
     seed: int
+    encoder: tuple[str, int] = ("greedy", 0)
+    eta: float = 1.0
+    anneal: int = 0
     sample_weight: Doubles | None = None
     n_jobs: int | None = None
     report: Report | None = None
-    _history: list[dict[str, Any]] = field(default_factory=list)
-    _started: float = 0.0
+    _history: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _started: float = field(default=0.0, init=False)
+    _stage: int = field(default=0, init=False)
+
+    def with_loss(self, loss: losses.Loss, sample_weight: Doubles | None) -> Trainer:
+        """Return the same trainer for another loss; rows count by `sample_weight` and by what the loss says."""
+        if not isinstance(loss, losses.InnerProduct):
+            return replace(self, eta=1.0, sample_weight=sample_weight)
+        weights = losses.row_weights(losses.norms(self.X), loss.weight_power or 0.0)
+        if weights is not None and sample_weight is not None:
+            weights *= sample_weight
+        return replace(self, eta=loss.eta or 1.0, sample_weight=sample_weight if weights is None else weights)
 
     def run(self, init: str | Floats) -> Trained:
         """Train from `init`: "residual", "random", or codebooks (M, K, d)."""
         self._started = time.perf_counter()
         codebooks, codes = self._start(init)
-        errors = _core.errors(codebooks, self.X, codes, self.n_jobs)
+        codebooks, codes = self._annealed(codebooks, codes)
+        errors = self.errors(codebooks, codes)
         self._record(errors)
-        for iteration in range(1, self.max_iter + 1):
+        for _ in range(self.max_iter):
             better = self.update(codes, codebooks)
-            errors = _core.errors(better, self.X, codes, self.n_jobs)
-            # Least squares can raise the objective only by rounding; then there is nothing left to gain.
+            errors = self.errors(better, codes)
+            # The update can raise the objective only by rounding; then there is nothing left to gain.
             if self.objective(errors) > self._history[-1]["objective"]:
                 break
             codebooks, _ = _core.reseed(better, self.X, codes, errors, self.selection)
-            encoder = _core.Encoder(codebooks, self.selection, self.n_jobs)
-            codes, _, errors = encoder.improve(self.X, codes, self.n_jobs, self._within(iteration))
+            codes, errors = self._improve(codebooks, codes)
             self._record(errors)
             before, now = (entry["objective"] for entry in self._history[-2:])
             if before - now <= self.tol * before:
                 break
         return Trained(codebooks, codes, self._history)
 
+    @property
+    def sizes(self) -> tuple[int, int, str, int]:
+        """What the core's starts take: M, K, the scheme and the seed."""
+        return self.n_codebooks, self.n_codewords, self.selection, self.seed
+
     def _start(self, init: str | Floats) -> tuple[Floats, Codes]:
-        sizes = (self.n_codebooks, self.n_codewords, self.selection, self.seed)
         if not isinstance(init, str):
             codebooks = init
         elif init == "random":
-            codebooks = _core.random_vectors(self.X, *sizes)
+            codebooks = _core.random_vectors(self.X, *self.sizes)
         else:
-            codebooks = _core.residual_kmeans(self.X, *sizes, self.n_jobs)
-        encoder = _core.Encoder(codebooks, self.selection, self.n_jobs)
-        return codebooks, encoder.encode(self.X, self.n_jobs, self._within(0))
+            codebooks = _core.residual_kmeans(self.X, *self.sizes, self.n_jobs)
+        return codebooks, self._encoder(codebooks).encode(self.X, self.n_jobs, self._within())
+
+    def _annealed(self, codebooks: Floats, codes: Codes) -> tuple[Floats, Codes]:
+        """Alternate with noise on the codebooks while encoding, less and less of it.
+
+        Codes that are best for the codebooks at hand hold these where they are; noise lets both move on to a
+        better optimum (Martinez et al., *LSQ++*, 2018, there "SR-D"). The objective may rise meanwhile, so
+        this is part of the start.
+        """
+        rng = np.random.default_rng(self.seed)
+        spread = self._spread() / self.n_codebooks
+        books = 1 if self.selection != "group" else self.n_codebooks
+        for iteration in range(self.anneal):
+            codebooks = self.update(codes, codebooks)
+            codebooks, _ = _core.reseed(codebooks, self.X, codes, self.errors(codebooks, codes), self.selection)
+            temperature = (1 - (iteration + 1) / self.anneal) ** 0.5
+            noise = temperature * spread * rng.standard_normal((books, *codebooks.shape[1:]))
+            codes, _ = self._improve((codebooks + noise).astype(np.float32), codes)
+        return codebooks, codes
+
+    def _spread(self) -> Doubles:
+        """Return the standard deviation of each dimension, by weight, from at most some 20,000 rows."""
+        rows = slice(None, None, max(1, len(self.X) // 20_000))
+        sample = np.asarray(self.X[rows], dtype=np.float64)
+        weights = None if self.sample_weight is None else self.sample_weight[rows]
+        if weights is not None and not weights.any():
+            weights = None
+        mean = np.average(sample, axis=0, weights=weights)
+        return np.sqrt(np.average((sample - mean) ** 2, axis=0, weights=weights))
+
+    def _encoder(self, codebooks: Floats) -> _core.Encoder:
+        """Return the encoder for the next pass; each pass has random numbers of its own."""
+        seed = (self.seed + 0x9E3779B97F4A7C15 * self._stage) % 2**64
+        return _core.Encoder(codebooks, self.selection, self.eta, self.encoder, seed, self.n_jobs)
+
+    def _improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, Doubles]:
+        codes, _, errors = self._encoder(codebooks).improve(self.X, codes, self.n_jobs, self._within())
+        return codes, errors
 
     def update(self, codes: Codes, previous: Floats) -> Floats:
-        """Best codebooks (M, K, d) for `codes`."""
+        """Best codebooks (M, K, d) for `codes`; better ones, for a loss that has no closed form."""
         M, K, d = previous.shape
+        if self.eta > 1:
+            return _core.descend(
+                self.X, codes, previous, self.eta, self.ridge, self.selection, self.sample_weight, self.n_jobs
+            )
         A, b = _core.normal_equations(self.X, codes, K, self.sample_weight, self.n_jobs)
         if self.selection != "group":
             # One codebook: it is used as often as all M places together use it.
@@ -175,6 +232,10 @@ class Trainer:
             previous = previous[:1]
         codebooks = solve(A, b, previous.reshape(-1, d), self.ridge).astype(np.float32)
         return np.ascontiguousarray(np.broadcast_to(codebooks.reshape(-1, K, d), (M, K, d)))
+
+    def errors(self, codebooks: Floats, codes: Codes) -> Doubles:
+        """Loss of each row (n,)."""
+        return _core.errors(codebooks, self.X, codes, self.eta, self.n_jobs)
 
     def objective(self, errors: Doubles) -> float:
         """Mean of `errors` (n,), by weight."""
@@ -185,9 +246,10 @@ class Trainer:
         entry = {"iteration": len(self._history), "objective": self.objective(errors), "seconds": seconds}
         self._history.append(entry)
 
-    def _within(self, iteration: int) -> Report | None:
-        """Progress of an iteration as progress of the whole."""
-        report, whole = self.report, self.max_iter + 1
+    def _within(self) -> Report | None:
+        """Progress of a pass over the vectors as progress of the whole."""
+        report, stage, stages = self.report, self._stage, self.anneal + self.max_iter + 1
+        self._stage += 1
         if report is None:
             return None
-        return lambda done, total: report(iteration * total + done, whole * total)
+        return lambda done, total: report(stage * total + done, stages * total)

@@ -15,6 +15,7 @@ mod product;
 pub mod vectors;
 
 pub mod codebooks;
+pub mod conjugate;
 pub mod encode;
 pub mod init;
 pub mod solve;

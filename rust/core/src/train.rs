@@ -1,14 +1,15 @@
 //! Training without the Python layer: the same alternation of encoding and update, with this crate's own solver.
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{self, Encoder};
+use crate::conjugate::descend;
+use crate::encode::{self, Encoder, Encoding, Loss};
 use crate::error::Result;
 use crate::init::{random_vectors, residual_kmeans};
 use crate::monitor::Monitor;
 use crate::solve::solve_proximal;
-use crate::update::{NormalEquations, reseed};
+use crate::update::{Problem, reseed};
 use crate::vectors::Vectors;
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
 
 /// How training starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub struct Training {
     pub selection: Selection,
     /// The start.
     pub init: Init,
+    /// How codes are chosen.
+    pub encoding: Encoding,
+    /// What is made small.
+    pub loss: Loss,
     /// The most iterations.
     pub max_iter: usize,
     /// Training ends when an iteration lowers the objective by less than this share of it.
@@ -47,6 +52,8 @@ impl Default for Training {
             n_codewords: 256,
             selection: Selection::Group,
             init: Init::Residual,
+            encoding: Encoding::Greedy,
+            loss: Loss::RECONSTRUCTION,
             max_iter: 25,
             tolerance: 1e-3,
             ridge: 1e-3,
@@ -62,7 +69,7 @@ pub struct Trained {
     pub codebooks: Codebooks,
     /// The codes of the training vectors, (n, M).
     pub codes: Array2<u8>,
-    /// The mean squared error ‖x − x̄‖² after each iteration, the start first: it never rises.
+    /// The mean loss after each iteration, the start first: it never rises.
     pub history: Vec<f64>,
 }
 
@@ -71,25 +78,28 @@ pub struct Trained {
 /// # Errors
 /// Arguments out of range, a row that is not finite, or a cancelling monitor, which hears of each iteration.
 pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Result<Trained> {
-    let Training { n_codebooks: m, n_codewords: k, selection, ridge, seed, .. } = *training;
+    let Training { n_codebooks: m, n_codewords: k, selection, loss, seed, .. } = *training;
+    let encoder = |codebooks: &Codebooks| {
+        Ok(Encoder::new(codebooks, selection)?.with_loss(loss).with_encoding(training.encoding))
+    };
     let mut codebooks = match training.init {
         Init::Residual => residual_kmeans(x, m, k, selection, seed, &())?,
         Init::Random => random_vectors(x, m, k, selection, seed)?,
     };
-    let mut codes = Encoder::new(&codebooks, selection)?.encode(x, &())?;
-    let mut errors = encode::errors(&codebooks, x, codes.view(), &())?;
+    let mut codes = encoder(&codebooks)?.encode(x, &())?;
+    let mut errors = encode::errors(&codebooks, loss, x, codes.view(), &())?;
     let mut history = vec![mean(&errors)];
     for iteration in 0..training.max_iter {
         monitor.report(iteration as u64, training.max_iter as u64)?;
-        let better = update(x, &codes, &codebooks, selection, ridge)?;
-        let now = encode::errors(&better, x, codes.view(), &())?;
+        let better = update(x, &codes, &codebooks, training)?;
+        let now = encode::errors(&better, loss, x, codes.view(), &())?;
         // Least squares cannot raise the objective but by rounding; then there is nothing left to gain.
         if mean(&now) > history[iteration] {
             break;
         }
         let now = now.as_slice().expect("contiguous");
         (codebooks, _) = reseed(&better, x, codes.view(), now, selection.is_shared())?;
-        errors = Encoder::new(&codebooks, selection)?.improve(x, &mut codes, &())?.after;
+        errors = encoder(&codebooks)?.improve(x, &mut codes, &())?.after;
         history.push(mean(&errors));
         if history[iteration] - history[iteration + 1] <= training.tolerance * history[iteration] {
             break;
@@ -106,23 +116,16 @@ fn update(
     x: &dyn Vectors,
     codes: &Array2<u8>,
     previous: &Codebooks,
-    selection: Selection,
-    ridge: f64,
+    training: &Training,
 ) -> Result<Codebooks> {
-    let (m, k, d) = previous.view().dim();
-    let mut equations = NormalEquations::assemble(x, codes.view(), k, None, &())?;
-    let books = if selection.is_shared() { 1 } else { m };
-    if selection.is_shared() {
-        equations = equations.shared(k);
+    let n_codewords = previous.n_codewords();
+    let shared = training.selection.is_shared();
+    let problem = Problem { x, codes: codes.view(), weights: None, n_codewords, shared };
+    if training.loss != Loss::RECONSTRUCTION {
+        return descend(&problem, previous, training.loss, training.ridge, &());
     }
-    let previous = previous.view().slice_move(s![..books, .., ..]).mapv(f64::from);
-    let previous = previous.into_shape_with_order((books * k, d)).expect("contiguous");
-    let solution = solve_proximal(&equations, previous.view(), ridge)?.mapv(|value| value as f32);
-    let solution = solution.into_shape_with_order((books, k, d)).expect("contiguous");
-    if books == m {
-        return Codebooks::new(solution);
-    }
-    Codebooks::new(solution.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    let equations = problem.normal_equations(&())?;
+    problem.codebooks(solve_proximal(&equations, problem.unknowns(previous).view(), training.ridge)?)
 }
 
 #[cfg(test)]
@@ -134,13 +137,20 @@ mod tests {
         let x =
             Array2::from_shape_fn((400, 6), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32);
         for selection in Selection::ALL {
-            for init in [Init::Residual, Init::Random] {
-                let training =
-                    Training { n_codebooks: 3, n_codewords: 12, selection, init, ..Default::default() };
+            let search = Encoding::LocalSearch { rounds: 2, seed: 1 };
+            for (init, encoding, loss) in [
+                (Init::Residual, Encoding::Greedy, Loss::RECONSTRUCTION),
+                (Init::Random, Encoding::Greedy, Loss::RECONSTRUCTION),
+                (Init::Residual, search, Loss::RECONSTRUCTION),
+                (Init::Residual, search, Loss::inner_product(5.0).unwrap()),
+            ] {
+                let sizes = Training { n_codebooks: 3, n_codewords: 12, ..Default::default() };
+                let training = Training { selection, init, encoding, loss, ..sizes };
                 let trained = train(&x.view(), &training, &()).unwrap();
                 assert!(trained.history.is_sorted_by(|a, b| a >= b), "{:?}", trained.history);
-                let error =
-                    mean(&encode::errors(&trained.codebooks, &x.view(), trained.codes.view(), &()).unwrap());
+                let error = mean(
+                    &encode::errors(&trained.codebooks, loss, &x.view(), trained.codes.view(), &()).unwrap(),
+                );
                 assert_eq!(Some(&error), trained.history.last());
             }
         }

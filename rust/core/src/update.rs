@@ -110,6 +110,108 @@ fn check(
     Ok(())
 }
 
+/// Vectors, their codes and weights: what an update is computed from.
+pub struct Problem<'a> {
+    /// The vectors, (n, d).
+    pub x: &'a dyn Vectors,
+    /// Their codes, (n, M).
+    pub codes: ArrayView2<'a, u8>,
+    /// Weights (n), 1 if not given.
+    pub weights: Option<&'a [f64]>,
+    /// K.
+    pub n_codewords: usize,
+    /// Whether the M codebooks are one.
+    pub shared: bool,
+}
+
+impl Problem<'_> {
+    /// The sides of the plain loss, of one codebook where it is shared.
+    ///
+    /// # Errors
+    /// Those of [`NormalEquations::assemble`].
+    pub fn normal_equations(&self, monitor: &dyn Monitor) -> Result<NormalEquations> {
+        let equations =
+            NormalEquations::assemble(self.x, self.codes, self.n_codewords, self.weights, monitor)?;
+        Ok(if self.shared { equations.shared(self.n_codewords) } else { equations })
+    }
+
+    /// Codebooks as the unknowns of the equations, one a row.
+    pub(crate) fn unknowns(&self, codebooks: &Codebooks) -> Array2<f64> {
+        let (m, k, d) = codebooks.view().dim();
+        let books = if self.shared { 1 } else { m };
+        let unknowns = codebooks.view().slice_move(s![..books, .., ..]).mapv(f64::from);
+        unknowns.into_shape_with_order((books * k, d)).expect("contiguous")
+    }
+
+    /// The reverse of [`unknowns`](Self::unknowns).
+    pub(crate) fn codebooks(&self, unknowns: Array2<f64>) -> Result<Codebooks> {
+        let (m, k, d) = (self.codes.ncols(), self.n_codewords, unknowns.ncols());
+        let books = unknowns.mapv(|value| value as f32);
+        let books = books.into_shape_with_order((unknowns.nrows() / k, k, d)).expect("contiguous");
+        Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    }
+
+    /// Σ w b uᵀ⟨u, p̄⟩ over the vectors, where p̄ is what a vector's code sums up to in `p` and u is its direction.
+    pub(crate) fn scatter_along(&self, p: &Array2<f64>, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let books = self.codebooks(p.clone())?;
+        let shares = along(&books, self.x, self.codes, self.weights)?;
+        let codes = self.codes.as_standard_layout();
+        let codes = Codes {
+            codes: codes.as_slice().expect("standard layout"),
+            m: codes.ncols(),
+            k: self.n_codewords,
+            weights: Some(&shares),
+        };
+        let sums = codes.sums(self.x, monitor)?;
+        if !self.shared {
+            return Ok(sums);
+        }
+        let (m, k, d) = (self.codes.ncols(), self.n_codewords, sums.ncols());
+        Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
+    }
+}
+
+/// w⟨x, p̄⟩/‖x‖² of each vector.
+fn along(
+    books: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    weights: Option<&[f64]>,
+) -> Result<Vec<f64>> {
+    let d = x.dim();
+    let mut shares = vec![0.0; x.n()];
+    let rows = chunk::rows(64);
+    let failed = shares
+        .par_chunks_mut(rows)
+        .enumerate()
+        .map_init(
+            || (vec![0.0f32; rows * d], vec![0.0f32; d]),
+            |(buffer, sum), (i, shares)| {
+                let buffer = &mut buffer[..shares.len() * d];
+                read_finite(x, "X", i * rows, buffer)?;
+                for (r, (x, share)) in buffer.chunks(d).zip(shares).enumerate() {
+                    let row = i * rows + r;
+                    sum.fill(0.0);
+                    for (m, &k) in codes.row(row).iter().enumerate() {
+                        sum.iter_mut().zip(books.codeword(m, usize::from(k))).for_each(|(s, c)| *s += c);
+                    }
+                    let (mut product, mut norm) = (0.0f64, 0.0f64);
+                    for (&x, &s) in x.iter().zip(&*sum) {
+                        product += f64::from(x) * f64::from(s);
+                        norm += f64::from(x) * f64::from(x);
+                    }
+                    if norm > 0.0 {
+                        *share = weights.map_or(1.0, |weights| weights[row]) * product / norm;
+                    }
+                }
+                Ok(())
+            },
+        )
+        .find_first(Result::is_err);
+    failed.unwrap_or(Ok(()))?;
+    Ok(shares)
+}
+
 /// Checked codes, row by row, and the rows' weights.
 struct Codes<'a> {
     codes: &'a [u8],

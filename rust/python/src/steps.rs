@@ -3,9 +3,11 @@
 use crate::arrays::{Rows, codebooks, codes, numbers};
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::update::NormalEquations;
-use compcodes::{Selection, encode, init, update};
+use compcodes::encode::{Encoding, Loss};
+use compcodes::update::{NormalEquations, Problem};
+use compcodes::{Selection, conjugate, encode, init, update};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -13,6 +15,20 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 fn selection(name: &str) -> PyResult<Selection> {
     name.parse().map_err(to_python)
+}
+
+fn loss(eta: f64) -> PyResult<Loss> {
+    Loss::inner_product(eta).map_err(to_python)
+}
+
+fn encoding(encoding: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+    match encoding.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("greedy", _)) => Ok(Encoding::Greedy),
+        Some(("local-search", rounds)) => Ok(Encoding::LocalSearch { rounds, seed }),
+        Some((name, _)) => {
+            Err(PyValueError::new_err(format!("encoder is {name:?}: want \"greedy\" or \"local-search\"")))
+        }
+    }
 }
 
 /// The instruction set in use: "scalar", "avx2" or "avx512".
@@ -36,12 +52,22 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
+    /// `encoding` is ("greedy", 0) or ("local-search", rounds).
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", n_jobs=None))]
-    fn new(py: Python<'_>, codebooks: Any<'_, '_>, selection: &str, n_jobs: Option<i64>) -> PyResult<Self> {
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None))]
+    fn new(
+        py: Python<'_>,
+        codebooks: Any<'_, '_>,
+        selection: &str,
+        eta: f64,
+        encoding: Option<(String, usize)>,
+        seed: u64,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Self> {
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
+        let (loss, encoding) = (loss(eta)?, self::encoding(encoding, seed)?);
         let encoder = run(py, n_jobs, None, |_| encode::Encoder::new(&books, selection))?;
-        Ok(Self { encoder })
+        Ok(Self { encoder: encoder.with_loss(loss).with_encoding(encoding) })
     }
 
     #[pyo3(signature = (x, n_jobs=None, progress=None))]
@@ -92,21 +118,23 @@ pub(crate) fn decode<'py>(
     Ok(run(py, n_jobs, None, |monitor| books.decode(codes, monitor))?.into_pyarray(py))
 }
 
-/// Squared error of each row, (n,) f64.
+/// Loss of each row, (n,) f64.
 #[pyfunction]
-#[pyo3(signature = (codebooks, x, codes, n_jobs=None, progress=None))]
+#[pyo3(signature = (codebooks, x, codes, eta=1.0, n_jobs=None, progress=None))]
 pub(crate) fn errors<'py>(
     py: Python<'py>,
     codebooks: Any<'_, 'py>,
     x: Any<'_, 'py>,
     codes: Any<'_, 'py>,
+    eta: f64,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let loss = loss(eta)?;
     let books = self::codebooks(codebooks, "codebooks")?;
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
-    let errors = run(py, n_jobs, progress, |monitor| encode::errors(&books, &*x, codes, monitor))?;
+    let errors = run(py, n_jobs, progress, |monitor| encode::errors(&books, loss, &*x, codes, monitor))?;
     Ok(errors.into_pyarray(py))
 }
 
@@ -131,6 +159,36 @@ pub(crate) fn normal_equations<'py>(
         NormalEquations::assemble(&*x, codes, n_codewords, weights.as_deref(), monitor)
     })?;
     Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
+}
+
+/// Codebooks (M, K, d) f32 near the previous ones that lower the inner-product loss.
+#[pyfunction]
+#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn descend<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    previous: Any<'_, 'py>,
+    eta: f64,
+    ridge: f64,
+    selection: &str,
+    sample_weight: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (previous, loss) = (self::codebooks(previous, "previous")?, loss(eta)?);
+    let shared = self::selection(selection)?.is_shared();
+    let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
+    let weights = weights.as_ref().map(|w| w.as_array().to_vec());
+    let (x, codes) = (rows.view(), codes.as_array());
+    let books = run(py, n_jobs, progress, |monitor| {
+        let n_codewords = previous.n_codewords();
+        let problem = Problem { x: &*x, codes, weights: weights.as_deref(), n_codewords, shared };
+        conjugate::descend(&problem, &previous, loss, ridge, monitor)
+    })?;
+    Ok(books.into_inner().into_pyarray(py))
 }
 
 /// (codebooks, count): codewords that no code uses, placed where the largest errors are.

@@ -3,6 +3,8 @@
 //! Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
 //! follows, and in the loop it misleads the vectoriser.
 
+use super::gram::Row;
+
 /// Numbers handled together: one AVX-512 register.
 pub(super) const LANES: usize = 16;
 pub(super) type Lanes = [f32; LANES];
@@ -58,4 +60,25 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
         u32::MAX => 0,
         found => found as usize,
     }
+}
+
+/// `scores += to`.
+#[inline(always)]
+pub(super) fn add(scores: &mut [f32], to: Row<'_>) {
+    scores.iter_mut().zip(to.values).for_each(|(score, &new)| *score += f32::from(new) * to.step);
+}
+
+/// `scores += to − from`, two rows of the same codebook.
+#[inline(always)]
+pub(super) fn add_difference(scores: &mut [f32], to: Row<'_>, from: Row<'_>) {
+    let rows = to.values.iter().zip(from.values);
+    scores.iter_mut().zip(rows).for_each(|(score, (&new, &old))| {
+        *score += (i32::from(new) - i32::from(old)) as f32 * to.step;
+    });
+}
+
+/// `scores += factor · row`.
+#[inline(always)]
+pub(super) fn add_multiple(scores: &mut [f32], factor: f32, row: &[f32]) {
+    scores.iter_mut().zip(row).for_each(|(score, row)| *score += factor * row);
 }

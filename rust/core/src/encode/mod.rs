@@ -1,8 +1,15 @@
 //! Encoding: which codewords approximate a vector best. The exact answer is NP-hard; the encoders here differ in how
 //! near they come to it, and share the scores, the chunks and the threads.
 
+mod choose;
+mod gram;
 mod greedy;
 mod lanes;
+mod local_search;
+mod loss;
+mod scores;
+
+pub use loss::Loss;
 
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -11,6 +18,8 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::product::{Panels, Tiles, multiply};
 use crate::vectors::{Vectors, check_dim, read_finite};
+use choose::{Scratch, Start};
+use gram::Gram;
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 
@@ -46,11 +55,35 @@ pub struct Encoder {
     gram: Vec<f32>,
     /// Codewords of a codebook, padded to whole lanes.
     stride: usize,
+    /// ⟨center, c⟩ of each column.
+    center_products: Vec<f32>,
+    loss: Loss,
+    /// η − 1 of the loss.
+    beta: f32,
+    encoding: Encoding,
+    /// The Gram matrix of local search; empty for other encoders.
+    coarse_gram: Gram,
+}
+
+/// How codes are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// The paper's: at each step the codebook and codeword that leave the smallest loss.
+    #[default]
+    Greedy,
+    /// From a greedy code on, changes a few codewords at random and lets the others settle, `rounds` times, keeping
+    /// what is better.
+    LocalSearch {
+        /// How often.
+        rounds: usize,
+        /// Of the random changes: each vector has its own sequence, from this and its numbers.
+        seed: u64,
+    },
 }
 
 /// What [`Encoder::improve`] did to each row.
 pub struct Improved {
-    /// Squared error ‖x − x̄‖² of each row with the codes it had.
+    /// Loss of each row with the codes it had.
     pub before: Array1<f64>,
     /// The same with the codes it has now: never more.
     pub after: Array1<f64>,
@@ -92,13 +125,37 @@ impl Encoder {
             scale,
             norms: norms.collect(),
             gram: Vec::new(),
+            center_products: Vec::new(),
             panels,
             stride,
+            loss: Loss::RECONSTRUCTION,
+            beta: 0.0,
+            encoding: Encoding::Greedy,
+            coarse_gram: Gram::default(),
         };
+        encoder.center_products = encoder.center_products(word);
         if m > 1 {
             encoder.gram = encoder.gram(books * stride, word);
         }
         Ok(encoder)
+    }
+
+    /// Judges codes by `loss` instead of the squared error.
+    #[must_use]
+    pub fn with_loss(mut self, loss: Loss) -> Self {
+        self.loss = loss;
+        self.beta = loss.extra() as f32;
+        self
+    }
+
+    /// Chooses codes as `encoding` says instead of greedily.
+    #[must_use]
+    pub fn with_encoding(mut self, encoding: Encoding) -> Self {
+        if matches!(encoding, Encoding::LocalSearch { .. }) && self.codebooks.n_codebooks() > 1 {
+            self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride);
+        }
+        self.encoding = encoding;
+        self
     }
 
     /// The codebooks it encodes with.
@@ -154,8 +211,8 @@ impl Encoder {
                 .map_init(
                     || Scratch::new(self, rows),
                     |scratch, (i, codes)| {
-                        scratch.read(self, x, i * rows, codes.len() / m)?;
-                        scratch.choose(self, codes);
+                        scratch.scores.read(self, x, i * rows, codes.len() / m)?;
+                        scratch.choose(self, Start::Greedy, codes);
                         finish(codes)
                     },
                 )
@@ -168,8 +225,10 @@ impl Encoder {
                     .map_init(
                         || (Scratch::new(self, rows), vec![0u8; rows * m]),
                         |(scratch, new), ((i, codes), (before, after))| {
-                            scratch.read(self, x, i * rows, before.len())?;
-                            scratch.choose(self, &mut new[..codes.len()]);
+                            scratch.scores.read(self, x, i * rows, before.len())?;
+                            let new = &mut new[..codes.len()];
+                            new.copy_from_slice(codes);
+                            scratch.choose(self, Start::Given, new);
                             let rows =
                                 codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
                             for (r, ((code, new), (before, after))) in rows.enumerate() {
@@ -190,6 +249,13 @@ impl Encoder {
         failed.unwrap_or(Ok(()))
     }
 
+    fn center_products<'a>(&self, word: impl Fn(usize) -> Option<&'a [f32]>) -> Vec<f32> {
+        let product = |word: &[f32]| {
+            word.iter().zip(&self.center).map(|(&c, &center)| f64::from(c) * f64::from(center)).sum::<f64>()
+        };
+        (0..self.panels.columns()).map(|i| word(i).map_or(0.0, product) as f32).collect()
+    }
+
     fn gram<'a>(&self, codewords: usize, word: impl Fn(usize) -> Option<&'a [f32]> + Sync) -> Vec<f32> {
         let columns = self.panels.columns();
         let mut gram = vec![0.0; codewords * columns];
@@ -208,12 +274,13 @@ impl Encoder {
     }
 }
 
-/// The squared error ‖x − x̄‖² of each row of `x` (n, d) with `codes` (n, M), in f64.
+/// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
 ///
 /// # Errors
 /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
 pub fn errors(
     codebooks: &Codebooks,
+    loss: Loss,
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
     monitor: &dyn Monitor,
@@ -234,7 +301,7 @@ pub fn errors(
                 for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
                     code.clear();
                     code.extend(codes.row(i * rows + r));
-                    *error = row_error(codebooks, x, code, approximation);
+                    *error = loss.of(codebooks, x, code, approximation);
                 }
                 counter.add(errors.len() as u64)
             },
@@ -249,23 +316,6 @@ fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
         return Ok(());
     }
     Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
-}
-
-/// ‖x − Σ c‖²: the sum in f32 and in order, as `decode` has it; the squares in f64, so that they cannot overflow.
-fn row_error(codebooks: &Codebooks, x: &[f32], code: &[u8], approximation: &mut [f32]) -> f64 {
-    approximation.fill(0.0);
-    for (m, &k) in code.iter().enumerate() {
-        approximation.iter_mut().zip(codebooks.codeword(m, usize::from(k))).for_each(|(a, c)| *a += c);
-    }
-    // Eight sums side by side, so that the loop is not one long chain of additions.
-    let mut sums = [0.0f64; 8];
-    for (x, a) in x.chunks(8).zip(approximation.chunks(8)) {
-        for ((sum, &x), &a) in sums.iter_mut().zip(x).zip(a) {
-            let difference = f64::from(x) - f64::from(a);
-            *sum += difference * difference;
-        }
-    }
-    sums.iter().sum()
 }
 
 /// ‖mean‖² of the sums over the mean ‖c − mean‖² of the codewords from which on codebooks are centred. Float32 then
@@ -320,81 +370,6 @@ impl Kernel for Product<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         multiply::<L>(self.tiles, self.rows, self.panels, self.start, self.out);
-    }
-}
-
-/// What one thread works in.
-struct Scratch {
-    x: Vec<f32>,
-    tiles: Tiles,
-    scores: Vec<f32>,
-    minima: Vec<lanes::Lanes>,
-    approximation: Vec<f32>,
-}
-
-impl Scratch {
-    fn new(encoder: &Encoder, rows: usize) -> Self {
-        let d = encoder.codebooks.dim();
-        let tiles = Tiles::new(rows, d);
-        Self {
-            x: vec![0.0; rows * d],
-            scores: vec![0.0; tiles.rows() * encoder.panels.columns()],
-            tiles,
-            minima: Vec::new(),
-            approximation: vec![0.0; d],
-        }
-    }
-
-    /// Brings in `rows` vectors of `x`, from `first` on.
-    fn read(&mut self, encoder: &Encoder, x: &dyn Vectors, first: usize, rows: usize) -> Result<()> {
-        let d = encoder.codebooks.dim();
-        read_finite(x, "X", first, &mut self.x[..rows * d])?;
-        // The factor −2 of the score is exact, so it may as well be applied here.
-        let factor = -2.0 * encoder.scale;
-        for (r, x) in self.x[..rows * d].chunks_exact(d).enumerate() {
-            self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
-        }
-        Ok(())
-    }
-
-    /// Chooses codes for the vectors that were read.
-    fn choose(&mut self, encoder: &Encoder, codes: &mut [u8]) {
-        isa::run(encoder.isa, Choose { encoder, scratch: self, codes });
-    }
-
-    /// The error of vector `r` of those that were read.
-    fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
-        let d = encoder.codebooks.dim();
-        row_error(&encoder.codebooks, &self.x[r * d..][..d], code, &mut self.approximation)
-    }
-}
-
-struct Choose<'a> {
-    encoder: &'a Encoder,
-    scratch: &'a mut Scratch,
-    codes: &'a mut [u8],
-}
-
-impl Kernel for Choose<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        let Self { encoder, scratch, codes } = self;
-        let m = encoder.codebooks.n_codebooks();
-        let (rows, columns) = (codes.len() / m, encoder.panels.columns());
-        multiply::<L>(&scratch.tiles, rows, &encoder.panels, &encoder.norms, &mut scratch.scores);
-        let mut scores = greedy::Scores {
-            scores: &mut scratch.scores[..rows * columns],
-            gram: &encoder.gram,
-            columns,
-            stride: encoder.stride,
-            n_codebooks: m,
-        };
-        match encoder.selection {
-            Selection::Group => greedy::group(&mut scores, &mut scratch.minima, codes),
-            Selection::MSelection => greedy::shared(&mut scores, false, codes),
-            Selection::MCombination => greedy::shared(&mut scores, true, codes),
-        }
     }
 }
 

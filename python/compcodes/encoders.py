@@ -1,0 +1,72 @@
+"""How codes are chosen. Finding the best code is NP-hard: the encoders trade time for nearness to it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+__all__ = ["Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The paper's: at each step the codebook and codeword that leave the smallest loss."""
+
+    anneals: ClassVar[bool] = False
+
+    def steps(self) -> tuple[str, int]:
+        """Name and effort, as the core takes them."""
+        return "greedy", 0
+
+    def training_steps(self) -> tuple[str, int]:
+        """Like `steps`, for a pass of training."""
+        return self.steps()
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """From a greedy code on: change a few codewords at random, let the others settle, keep what is better.
+
+    Parameters
+    ----------
+    rounds : int, default 16
+        How often. Twice as many take twice the time and leave a few percent less error; it never hurts.
+    """
+
+    anneals: ClassVar[bool] = True
+    rounds: int = 16
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int):
+            raise TypeError(f"rounds is {self.rounds!r}: want an integer")
+        if not 0 <= self.rounds <= 1_000_000:
+            raise ValueError(f"rounds is {self.rounds}: want 0 to 1000000")
+
+    def steps(self) -> tuple[str, int]:
+        """Name and effort, as the core takes them."""
+        return "local-search", self.rounds
+
+    def training_steps(self) -> tuple[str, int]:
+        """Like `steps`, for a pass of training: each goes on from the codes of the one before."""
+        return "local-search", min(self.rounds, 4)
+
+
+Encoder: TypeAlias = Greedy | LocalSearch
+
+_NAMED: dict[str, type[Greedy] | type[LocalSearch]] = {"greedy": Greedy, "local-search": LocalSearch}
+
+
+def as_encoder(encoder: Any) -> Encoder:
+    """Take an encoder by object, by name, or as `parameters` gives it."""
+    if isinstance(encoder, (Greedy, LocalSearch)):
+        return encoder
+    given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
+    name = given.pop("name", None)
+    if not isinstance(name, str) or name not in _NAMED:
+        raise ValueError(f"encoder is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+    return _NAMED[name](**given)
+
+
+def parameters(encoder: Encoder) -> dict[str, Any]:
+    """Name and parameters, as files keep them."""
+    return {"name": encoder.steps()[0], **asdict(encoder)}

@@ -1,0 +1,90 @@
+"""What training makes small: the losses, and how their parameters follow from the data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "norms", "parameters", "row_weights"]
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The squared error ‖x − x̄‖², for Euclidean distances and for decoding."""
+
+
+@dataclass(frozen=True)
+class InnerProduct:
+    """‖r‖² + (η − 1)⟨r, x/‖x‖⟩² with r = x − x̄, rows weighted by a power of ‖x‖.
+
+    A search looks for the vectors that point where the query does, so an error along x moves the scores that
+    decide it, while an error across x mostly moves those of queries that do not want x. And where norms differ,
+    the long vectors are what most queries find.
+
+    Parameters
+    ----------
+    eta : float, optional
+        How much more an error along x counts, at least 1. By default it is chosen by `fit`.
+    weight_power : float, optional
+        Rows are weighted by ‖x‖ to this power, at least 0. By default it is chosen by `fit`.
+    """
+
+    eta: float | None = None
+    weight_power: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in [("eta", 1), ("weight_power", 0)]:
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value >= low):
+                raise ValueError(f"{name} is {value}: want a finite number of at least {low}, or None")
+
+
+Loss: TypeAlias = Reconstruction | InnerProduct
+
+_NAMED: dict[str, type[Reconstruction] | type[InnerProduct]] = {
+    "reconstruction": Reconstruction,
+    "inner-product": InnerProduct,
+}
+
+
+def as_loss(loss: Any) -> Loss:
+    """Take a loss by object, by name, or as `parameters` gives it."""
+    if isinstance(loss, (Reconstruction, InnerProduct)):
+        return loss
+    given = dict(loss) if isinstance(loss, dict) else {"name": loss}
+    name = given.pop("name", None)
+    if not isinstance(name, str) or name not in _NAMED:
+        raise ValueError(f"loss is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+    return _NAMED[name](**given)
+
+
+def parameters(loss: Loss) -> dict[str, Any]:
+    """Name and parameters, as files keep them."""
+    name = next(name for name, kind in _NAMED.items() if isinstance(loss, kind))
+    return {"name": name, **asdict(loss)}
+
+
+def norms(X: NDArray[Any]) -> NDArray[np.float64]:
+    """‖x‖ of each row, (n,), computed a chunk at a time; a row that is not finite is named."""
+    out = np.empty(len(X))
+    for first in range(0, len(X), 4096):
+        with np.errstate(over="ignore"):
+            chunk = np.asarray(X[first : first + 4096], dtype=np.float32).astype(np.float64)
+        out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
+    if not np.isfinite(out).all():
+        row = int(np.argmin(np.isfinite(out)))
+        raise ValueError(f"X row {row} holds NaN, an infinity or a value beyond float32")
+    return out
+
+
+def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64] | None:
+    """‖x‖ to `power`, 1 on average; None where that is 1 for every row."""
+    largest = norms.max()
+    if power == 0 or not 0 < largest < np.inf:
+        return None
+    weights: NDArray[np.float64] = (norms / largest) ** power
+    weights /= weights.mean()
+    return weights

@@ -1,0 +1,101 @@
+"""Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
+
+No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
+long vectors do). So candidates are trained for a few iterations on a sample, which is then searched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from compcodes import _core, evaluate
+from compcodes._arrays import as_queries
+from compcodes.losses import InnerProduct, norms
+from compcodes.training import Trainer
+
+__all__ = ["tune"]
+
+SAMPLE = 10_000
+"""Vectors that candidates are trained on and that are searched."""
+QUERIES = 1000
+NEIGHBOURS = 10
+ITERATIONS = 8
+ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
+EQUAL_NORMS = 0.02
+"""Standard deviation over mean of the norms below which weights by norm would all be 1."""
+
+
+def tune(trainer: Trainer, loss: InnerProduct, queries: ArrayLike | None) -> InnerProduct:
+    """Return `loss` with eta and weight_power, where they are not given, chosen for the trainer's data.
+
+    The score of a candidate is the share of the true 10 best that are among the first 10 found, over sample
+    queries, or rows of the data where there are none. Each parameter is climbed from a common value, the weights
+    first.
+    """
+    if loss.eta is not None and loss.weight_power is not None:
+        return loss
+    norms(trainer.X)  # the rows that a sample has are not those that an error should name
+    sample = Sample(trainer, queries)
+    if loss.weight_power is None:
+        start = InnerProduct(loss.eta or 2.0, 0.0)
+        spread = sample.norms.std() / (sample.norms.mean() or 1.0)
+        power = sample.climb(start, "weight_power", POWERS, 2.0) if spread > EQUAL_NORMS else 0.0
+        loss = replace(loss, weight_power=power)
+    if loss.eta is None:
+        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
+    return loss
+
+
+class Sample:
+    """Some vectors, some queries, and what is found with the losses tried so far."""
+
+    def __init__(self, trainer: Trainer, queries: ArrayLike | None) -> None:
+        rng = np.random.default_rng(trainer.seed)
+        X, n = trainer.X, len(trainer.X)
+        order = rng.permutation(n) if n > SAMPLE else np.arange(n)
+        rows = np.sort(order[:SAMPLE])
+        vectors = np.ascontiguousarray(X[rows], dtype=np.float32)
+        if queries is not None:
+            Q = as_queries(queries, X.shape[1])
+            self.queries = Q[rng.permutation(len(Q))[:QUERIES]]
+        else:
+            others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
+            self.queries = np.ascontiguousarray(X[np.sort(others)], dtype=np.float32)
+        self.k = min(NEIGHBOURS, len(vectors))
+        self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
+        self.norms = norms(vectors)
+        anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
+        self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest, report=None)
+        self.start = _core.residual_kmeans(vectors, *trainer.sizes, trainer.n_jobs)
+        self.scores: dict[InnerProduct, float] = {}
+
+    def score(self, loss: InnerProduct) -> float:
+        """Return the share of the nearest neighbours that a search finds after a short training."""
+        if loss not in self.scores:
+            trained = self.trainer.with_loss(loss, None).run(self.start)
+            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False)
+            index.add_codes(trained.codes)
+            ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
+            self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)
+        return self.scores[loss]
+
+    def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float) -> float:
+        """Return the value of a parameter from which neither neighbour is better."""
+
+        def score(at: int) -> float:
+            change: dict[str, Any] = {name: values[at]}
+            return self.score(replace(loss, **change))
+
+        at = values.index(start)
+        for step in (1, -1):
+            begin = at
+            while 0 <= at + step < len(values) and score(at + step) > score(at):
+                at += step
+            if at != begin:
+                break
+        return values[at]

@@ -1,0 +1,131 @@
+//! Choosing codes for a chunk of vectors: scores first, then the encoder that was asked for.
+
+use super::greedy::Greedy;
+use super::lanes::Lanes;
+use super::local_search::{Space, Vector, Workspace};
+use super::scores::Scores;
+use super::{Encoder, Encoding};
+use crate::codebooks::Selection;
+use crate::isa::{self, Kernel, Level};
+
+/// What one thread works in.
+pub(super) struct Scratch {
+    pub(super) scores: Scores,
+    minima: Vec<Lanes>,
+    /// The scores once more, for the encoder that goes on from a greedy code: greedy changes them.
+    copy: Vec<f32>,
+    work: Workspace,
+    approximation: Vec<f32>,
+}
+
+/// Where local search starts from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// A greedy code.
+    Greedy,
+    /// The code that is there.
+    Given,
+}
+
+impl Scratch {
+    pub(super) fn new(encoder: &Encoder, rows: usize) -> Self {
+        Self {
+            scores: Scores::new(encoder, rows),
+            minima: Vec::new(),
+            copy: Vec::new(),
+            work: Workspace::default(),
+            approximation: vec![0.0; encoder.codebooks.dim()],
+        }
+    }
+
+    /// Chooses codes for the vectors that were read.
+    pub(super) fn choose(&mut self, encoder: &Encoder, start: Start, codes: &mut [u8]) {
+        isa::run(encoder.isa, Choose { encoder, scratch: self, start, codes });
+    }
+
+    /// The loss of vector `r` of those that were read.
+    pub(super) fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
+        let d = encoder.codebooks.dim();
+        encoder.loss.of(&encoder.codebooks, &self.scores.x[r * d..][..d], code, &mut self.approximation)
+    }
+}
+
+struct Choose<'a> {
+    encoder: &'a Encoder,
+    scratch: &'a mut Scratch,
+    start: Start,
+    codes: &'a mut [u8],
+}
+
+impl Kernel for Choose<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(mut self) {
+        let rows = self.codes.len() / self.encoder.codebooks.n_codebooks();
+        self.scratch.scores.compute::<L>(self.encoder, rows);
+        match self.encoder.encoding {
+            // One codebook: greedy is exact.
+            Encoding::LocalSearch { rounds, seed } if self.encoder.codebooks.n_codebooks() > 1 => {
+                self.search(rows, rounds, seed);
+            }
+            _ => self.greedy(rows),
+        }
+    }
+}
+
+impl Choose<'_> {
+    #[inline(always)]
+    fn greedy(&mut self, rows: usize) {
+        let Self { encoder, scratch, .. } = self;
+        let columns = encoder.panels.columns();
+        let mut greedy = Greedy {
+            scores: &mut scratch.scores.scores[..rows * columns],
+            projections: &scratch.scores.projections,
+            beta: encoder.beta,
+            gram: &encoder.gram,
+            columns,
+            stride: encoder.stride,
+            n_codebooks: encoder.codebooks.n_codebooks(),
+        };
+        match encoder.selection {
+            Selection::Group => greedy.group(&mut scratch.minima, self.codes),
+            Selection::MSelection => greedy.shared(false, self.codes),
+            Selection::MCombination => greedy.shared(true, self.codes),
+        }
+    }
+
+    #[inline(always)]
+    fn search(&mut self, rows: usize, rounds: usize, seed: u64) {
+        let columns = self.encoder.panels.columns();
+        self.scratch.copy.clear();
+        self.scratch.copy.extend_from_slice(&self.scratch.scores.scores[..rows * columns]);
+        if self.start == Start::Greedy {
+            self.greedy(rows);
+        }
+        let Self { encoder, scratch, codes, .. } = self;
+        let d = encoder.codebooks.dim();
+        let space = Space {
+            gram: &encoder.coarse_gram,
+            stride: encoder.stride,
+            n_codebooks: encoder.codebooks.n_codebooks(),
+            shared: encoder.selection.is_shared(),
+            distinct: encoder.selection == Selection::MCombination,
+            beta: encoder.beta,
+        };
+        for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
+            let here = r * columns..(r + 1) * columns;
+            let projections = scratch.scores.projections.get(here.clone()).unwrap_or_default();
+            let vector = Vector { scores: &scratch.copy[here], projections };
+            let x = &scratch.scores.x[r * d..][..d];
+            space.search(vector, &mut scratch.work, rounds, own_seed(seed, x), code);
+        }
+    }
+}
+
+/// A vector's own seed, from its numbers: its code then does not depend on where or with which others it is encoded.
+#[inline(always)]
+fn own_seed(seed: u64, x: &[f32]) -> u64 {
+    x.iter().fold(seed, |hash, x| {
+        (hash ^ u64::from(x.to_bits())).wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(29)
+    })
+}

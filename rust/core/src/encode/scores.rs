@@ -1,0 +1,119 @@
+//! The scores of a chunk of vectors: what every codeword would add to the loss if it were the first one chosen.
+//!
+//! With r = x − c the loss ‖r‖² + β⟨r, u⟩², u = x/‖x‖ and β = η − 1, is that of no codeword plus
+//!
+//! ```text
+//! S = ‖c‖² − 2⟨x, c⟩ + β(p² − 2‖x‖p),   p = ⟨u, c⟩
+//! ```
+//!
+//! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. The p come from the products that the
+//! score holds already.
+
+use super::Encoder;
+use super::lanes::LANES;
+use crate::error::Result;
+use crate::isa::Level;
+use crate::product::{Tiles, multiply};
+use crate::vectors::{Vectors, read_finite};
+
+/// What one thread works in: the vectors of a chunk, and their scores.
+pub(super) struct Scores {
+    /// The vectors, as they were read.
+    pub(super) x: Vec<f32>,
+    tiles: Tiles,
+    /// For each vector `columns` scores, of which the first `books · stride` count; padding is +∞.
+    pub(super) scores: Vec<f32>,
+    /// p, laid out like the scores; empty where β is 0. Padding is 0.
+    pub(super) projections: Vec<f32>,
+    along: Vec<Along>,
+}
+
+/// How the projections of one vector come from its scores.
+#[derive(Clone, Copy, Default)]
+struct Along {
+    /// 1 / ‖x‖; 0 for the zero vector, which has no direction.
+    inverse_norm: f32,
+    /// ⟨x − center, u⟩, scaled like the codewords.
+    target: f32,
+}
+
+impl Scores {
+    pub(super) fn new(encoder: &Encoder, rows: usize) -> Self {
+        let d = encoder.codebooks.dim();
+        let tiles = Tiles::new(rows, d);
+        let size = tiles.rows() * encoder.panels.columns();
+        Self {
+            x: vec![0.0; rows * d],
+            scores: vec![0.0; size],
+            projections: vec![0.0; if encoder.beta > 0.0 { size } else { 0 }],
+            along: vec![Along::default(); rows],
+            tiles,
+        }
+    }
+
+    /// Brings in `rows` vectors of `x`, from `first` on.
+    pub(super) fn read(
+        &mut self,
+        encoder: &Encoder,
+        x: &dyn Vectors,
+        first: usize,
+        rows: usize,
+    ) -> Result<()> {
+        let d = encoder.codebooks.dim();
+        read_finite(x, "X", first, &mut self.x[..rows * d])?;
+        // The factor −2 of the score is exact, so it may as well be applied here.
+        let factor = -2.0 * encoder.scale;
+        for (r, x) in self.x[..rows * d].chunks_exact(d).enumerate() {
+            self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
+            if encoder.beta > 0.0 {
+                self.along[r] = Along::new(x, &encoder.center, encoder.scale);
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the scores of the vectors that were read, `rows` of them.
+    #[inline(always)]
+    pub(super) fn compute<L: Level>(&mut self, encoder: &Encoder, rows: usize) {
+        multiply::<L>(&self.tiles, rows, &encoder.panels, &encoder.norms, &mut self.scores);
+        if encoder.beta == 0.0 {
+            return;
+        }
+        let columns = encoder.panels.columns();
+        let vectors = self.scores.chunks_exact_mut(columns).zip(self.projections.chunks_exact_mut(columns));
+        for ((scores, projections), along) in vectors.zip(&self.along[..rows]) {
+            along.project(encoder, scores, projections);
+        }
+    }
+}
+
+impl Along {
+    fn new(x: &[f32], center: &[f32], scale: f32) -> Self {
+        let product = |y: &[f32]| x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
+        let norm = product(x).sqrt();
+        if norm == 0.0 {
+            return Self::default();
+        }
+        Self {
+            inverse_norm: (1.0 / norm) as f32,
+            target: (f64::from(scale) * (norm - product(center) / norm)) as f32,
+        }
+    }
+
+    /// Writes p, and adds the part of the loss along x to the scores.
+    #[inline(always)]
+    fn project(self, encoder: &Encoder, scores: &mut [f32], projections: &mut [f32]) {
+        // ‖c‖² − S is twice the product of the codeword with x − center; its product with the center is missing.
+        let half = 0.5 * self.inverse_norm / encoder.scale;
+        let constants = encoder.norms.chunks_exact(LANES).zip(encoder.center_products.chunks_exact(LANES));
+        let own = scores.chunks_exact_mut(LANES).zip(projections.chunks_exact_mut(LANES));
+        for ((scores, projections), (norms, products)) in own.zip(constants) {
+            for l in 0..LANES {
+                let p = (norms[l] - scores[l]) * half + products[l] * self.inverse_norm;
+                let p = if norms[l] < f32::INFINITY { p } else { 0.0 };
+                projections[l] = p;
+                scores[l] += encoder.beta * (p * (p - 2.0 * self.target));
+            }
+        }
+    }
+}

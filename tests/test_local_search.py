@@ -1,0 +1,114 @@
+"""Local search and the inner-product loss, held against the NumPy reference."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compcodes import _core, reference
+from conftest import vectors
+
+SELECTIONS = ["group", "m-selection", "m-combination"]
+
+
+def model(seed, M, K, d, selection="group"):
+    codebooks = np.random.default_rng(seed).normal(size=(M, K, d)).astype(np.float32)
+    if selection != "group":
+        codebooks[:] = codebooks[0]
+    return codebooks
+
+
+def search(codebooks, selection="group", eta=1.0, rounds=8, seed=0):
+    return _core.Encoder(codebooks, selection, eta, ("local-search", rounds), seed)
+
+
+PROBLEM = {
+    "seed": st.integers(0, 2**32),
+    "M": st.integers(1, 6),
+    "K": st.integers(2, 40),
+    "d": st.integers(1, 40),
+    "selection": st.sampled_from(SELECTIONS),
+    "eta": st.sampled_from([1.0, 3.0, 20.0]),
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(**PROBLEM)
+def test_no_single_change_improves_a_code(seed, M, K, d, selection, eta):
+    K = max(K, M)
+    codebooks = model(seed, M, K, d, selection)
+    X = vectors(60, d, seed=seed % 1000)
+    codes = search(codebooks, selection, eta).encode(X)
+    assert codes.max() < K
+    if selection == "m-combination":
+        assert all(len(set(code)) == M for code in codes.tolist())
+    found = reference.errors(X, codes, codebooks, eta)
+    # The Gram matrix is rounded to 16 bits.
+    slack = 1e-3 * eta * (codebooks.astype(float) ** 2).sum(axis=2).max() * M
+    settled = reference.errors(X, reference.settle(X, codes, codebooks, selection, eta), codebooks, eta)
+    assert (found <= settled + slack).all()
+    greedy = reference.encode_greedy(X, codebooks, selection, eta)
+    assert (found <= reference.errors(X, greedy, codebooks, eta) + slack).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(**PROBLEM)
+def test_greedy_under_the_inner_product_loss_is_the_references(seed, M, K, d, selection, eta):
+    K = max(K, M)
+    codebooks = model(seed, M, K, d, selection)
+    X = vectors(60, d, seed=seed % 1000)
+    codes = _core.Encoder(codebooks, selection, eta).encode(X)
+    want = reference.encode_greedy(X, codebooks, selection, eta)
+    assert (codes == want).all(axis=1).mean() > 0.9  # ties of float32
+    got = _core.errors(codebooks, X, codes, eta)
+    np.testing.assert_allclose(got, reference.errors(X, codes, codebooks, eta), rtol=1e-4, atol=1e-5)
+
+
+def test_more_rounds_find_better_codes_and_improve_goes_on():
+    X, codebooks = vectors(400, 16), model(0, 6, 32, 16)
+    losses = [_core.errors(codebooks, X, search(codebooks, rounds=r).encode(X)) for r in (0, 4, 32)]
+    assert losses[0].mean() > losses[1].mean() > losses[2].mean()
+    codes = search(codebooks, rounds=4).encode(X)
+    again, before, after = search(codebooks, rounds=4, seed=1).improve(X, codes)
+    np.testing.assert_array_equal(before, losses[1])
+    np.testing.assert_array_equal(after, _core.errors(codebooks, X, again))
+    assert (after <= before).all()
+    assert after.mean() < before.mean()
+
+
+@pytest.mark.parametrize("eta", [1.0, 5.0])
+def test_a_code_depends_on_the_vector_and_the_seed_alone(eta):
+    X, codebooks = vectors(333, 9), model(1, 5, 24, 9)
+    codes = search(codebooks, eta=eta).encode(X, 1)
+    np.testing.assert_array_equal(codes, search(codebooks, eta=eta).encode(X, 3))
+    np.testing.assert_array_equal(codes[20:70], search(codebooks, eta=eta).encode(X[20:70], 2))
+    assert (codes != search(codebooks, eta=eta, seed=9).encode(X)).any()
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+def test_descending_reaches_the_dense_solution(weigh):
+    rng = np.random.default_rng(3)
+    X, codes = vectors(200, 4), rng.integers(5, size=(200, 2)).astype(np.uint8)
+    weights = rng.random(200) if weigh else None
+    A = reference.normal_equations(X, codes, 5, weights)[0]
+    codebooks = model(2, 2, 5, 4)
+    best = reference.update_along(X, codes, codebooks.astype(float), 6.0, 1e-3 * np.trace(A) / len(A), weights)
+
+    def objective(books):
+        return np.average(reference.errors(X, codes, books, 6.0), weights=weights)
+
+    last = objective(codebooks)
+    for _ in range(12):
+        codebooks = _core.descend(X, codes, codebooks, 6.0, 1e-3, "group", weights)
+        assert objective(codebooks) <= last * (1 + 1e-6)
+        last = objective(codebooks)
+    assert last <= objective(best) * (1 + 1e-3)
+
+
+def test_the_zero_vector_has_a_loss_and_a_code():
+    codebooks = model(0, 3, 8, 5)
+    X = np.zeros((2, 5), np.float32)
+    codes = search(codebooks, eta=4.0).encode(X)
+    np.testing.assert_allclose(
+        _core.errors(codebooks, X, codes, 4.0), reference.errors(X, codes, codebooks, 4.0), rtol=1e-5
+    )
