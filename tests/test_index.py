@@ -148,7 +148,7 @@ def test_a_wrong_search_is_named(index, query, k, error, message):
 def test_what_describes_an_index(index, quantizer, X):
     assert len(index) == 1500
     assert index.bytes_per_vector == 4
-    assert index.quantizer is quantizer
+    np.testing.assert_array_equal(index.quantizer.codebooks_, quantizer.codebooks_)
     assert "1,500 vectors of 12 dimensions, 4 codes of 16" in repr(index)
     np.testing.assert_array_equal(index.codes, quantizer.encode(X))
     with pytest.raises(ValueError, match='metric is "dot"'):
@@ -279,3 +279,12 @@ def test_absurd_counts_are_refused(index, Q):
             cc.evaluate.ground_truth(Q, Q, k)
     with pytest.raises(TypeError, match=r"quantizer is 'model\.cc'"):
         cc.Index("model.cc")
+
+
+def test_a_later_fit_of_the_model_changes_no_index(X, Q):
+    q = cc.CompositionalCodes(2, 8, max_iter=1).fit(X)
+    index = cc.Index(q).add(X)
+    want = index.search(Q, 5)[1]
+    q.set_params(random_state=1).fit(-3 * X)
+    np.testing.assert_array_equal(index.codes, cc.Index(index.quantizer).add(X).codes)
+    np.testing.assert_array_equal(index.search(Q, 5)[1], want)

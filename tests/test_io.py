@@ -110,3 +110,42 @@ def test_hostile_files_are_errors(index, tmp_path):
 def test_an_index_can_be_pickled(index, Q):
     thawed = pickle.loads(pickle.dumps(index))
     np.testing.assert_array_equal(thawed.search(Q, 5)[1], index.search(Q, 5)[1])
+
+
+@pytest.mark.parametrize("ids", [None, 1000])
+def test_no_bit_of_a_header_changes_unnoticed(quantizer, X, Q, tmp_path, ids):
+    path = tmp_path / "index.cc"
+    index = cc.Index(quantizer).add(X[:100], ids=None if ids is None else ids + np.arange(100))
+    index.save(path)
+    good = path.read_bytes()
+    header = 8 + int.from_bytes(good[:8], "little")
+    want = index.search(Q, 100)[1]
+    rng = np.random.default_rng(0)
+    for at in rng.choice(header, 400, replace=False):
+        changed = bytearray(good)
+        changed[at] ^= 1 << rng.integers(8)
+        path.write_bytes(changed)
+        try:
+            loaded = cc.Index.load(path)
+        except ValueError:
+            continue
+        np.testing.assert_array_equal(loaded.search(Q, 100)[1], want)
+        assert loaded.quantizer.get_params() == index.quantizer.get_params()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_pipes_links_and_modes_are_respected(index, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises((OSError, ValueError), match="not a file"):
+        cc.Index.load(tmp_path / "pipe")
+    with pytest.raises((OSError, ValueError), match="not a file"):
+        index.save(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    index.save(tmp_path / "private.cc")
+    os.chmod(tmp_path / "private.cc", 0o600)
+    os.symlink(tmp_path / "private.cc", tmp_path / "link.cc")
+    index.save(tmp_path / "link.cc")
+    assert (tmp_path / "link.cc").is_symlink()
+    assert stat.S_IMODE((tmp_path / "private.cc").stat().st_mode) == 0o600
+    assert len(cc.Index.load(os.fsencode(tmp_path / "link.cc"))) == len(index)
+    index.save(tmp_path / ("x" * 255))

@@ -122,12 +122,14 @@ def test_many_threads_search_while_one_adds(quantizer, X, Q):
 
 
 def _encode_in_child(quantizer, X, queue):
-    queue.put(quantizer.encode(X))
+    index = cc.Index(quantizer).add(np.tile(X, (20, 1)))  # large enough that packing is spread over threads
+    queue.put(index.codes[: len(X)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 def test_a_forked_child_encodes_too(quantizer, X):
+    cc.Index(quantizer).add(np.tile(X, (20, 1)))
     want = quantizer.encode(X)  # the pool now exists, and its threads do not survive the fork
     context = multiprocessing.get_context("fork")
     queue = context.Queue()

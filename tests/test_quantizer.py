@@ -172,6 +172,10 @@ def test_a_wrong_argument_is_named(quantizer, argument, error, message):
         ({"init": np.zeros((1, 2, 3))}, ValueError, r"init has shape \(1, 2, 3\)"),
         ({"max_iter": -1}, ValueError, "max_iter is -1"),
         ({"tol": np.nan}, ValueError, "tol is nan"),
+        ({"tol": None}, TypeError, "tol is None"),
+        ({"n_jobs": "a"}, TypeError, "n_jobs is 'a'"),
+        ({"n_jobs": 2**70}, ValueError, "n_jobs is"),
+        ({"init": np.full((8, 256, 12), np.nan)}, ValueError, "init holds NaN"),
         ({"ridge": 0}, ValueError, "ridge is 0"),
         ({"random_state": -1}, ValueError, "random_state is -1"),
         ({"random_state": "a"}, TypeError, "random_state is 'a'"),
@@ -287,3 +291,38 @@ def test_max_iter_zero_keeps_the_start(X):
     q = cc.CompositionalCodes(2, 4, init=start, max_iter=0).fit(X)
     np.testing.assert_array_equal(q.codebooks_, start)
     assert len(q.history_) == 1
+
+
+def test_rows_that_are_not_aligned_are_refused_not_misread(quantizer, X):
+    """Fields of records begin anywhere: such strides are no multiples of the number's size."""
+    for kind in ("f4", "i4", "f8"):
+        records = np.zeros(50, [("id", "i2"), ("v", kind, (12,))])
+        records["v"] = (X[:50] * 8).round()
+        with pytest.raises(ValueError, match="not aligned"):
+            quantizer.encode(records["v"])
+        np.testing.assert_array_equal(quantizer.encode(records["v"].copy()), quantizer.encode((X[:50] * 8).round()))
+    aligned = np.zeros(50, [("id", "i4"), ("v", "f4", (12,))])
+    aligned["v"] = X[:50]
+    np.testing.assert_array_equal(quantizer.encode(aligned["v"]), quantizer.encode(X[:50]))
+
+
+def test_masked_arrays_are_refused(quantizer, X):
+    with pytest.raises(TypeError, match="masked"):
+        quantizer.encode(np.ma.masked_greater(X, 0))
+    np.testing.assert_array_equal(quantizer.encode(np.ma.array(X)), quantizer.encode(X))
+
+
+def test_the_callers_arrays_stay_the_callers(X):
+    start = X[:8].reshape(2, 4, 12).copy()
+    q = cc.CompositionalCodes(2, 4, init=start, max_iter=0).fit(X)
+    start[:] = 0
+    assert q.codebooks_.any()
+
+
+def test_parameters_set_after_fit_are_for_the_next_fit(X, tmp_path):
+    q = cc.CompositionalCodes(2, 8, max_iter=1).fit(X)
+    codes = q.encode(X)
+    q.set_params(selection="m-selection", n_codebooks=3)
+    np.testing.assert_array_equal(q.encode(X), codes)
+    q.save(tmp_path / "model.cc")
+    np.testing.assert_array_equal(cc.CompositionalCodes.load(tmp_path / "model.cc").encode(X), codes)

@@ -7,12 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_codes", "as_count", "as_ids", "as_queries", "as_vectors", "as_weights"]
+__all__ = ["as_codes", "as_count", "as_ids", "as_numbers", "as_queries", "as_vectors", "as_weights", "check_jobs"]
+
+
+def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Anything array-like as an array of real numbers, without copying it."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} is not an array of numbers: {error}") from None
+    if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
+        raise TypeError(f"{name} is a masked array: fill or drop what is masked")
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} has dtype {array.dtype}: want real numbers")
+    return array
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
     """Look at `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
-    array = np.asarray(X)
+    array = as_numbers(name, X)
     if array.ndim != 2:
         hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
         raise ValueError(f"{name} has shape {array.shape}: want (n, d){hint}")
@@ -21,21 +34,19 @@ def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
     return array
 
 
-def as_queries(Q: ArrayLike, dim: int) -> NDArray[np.float32]:
+def as_queries(Q: ArrayLike, dim: int, name: str = "Q") -> NDArray[np.float32]:
     """Queries (nq, d) as float32; one query (d,) becomes (1, d)."""
-    array = np.asarray(Q)
+    array = as_numbers(name, Q)
     if array.ndim == 1:
         array = array[None, :]
-    array = as_vectors(array, "Q", dim)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"Q has dtype {array.dtype}: want real numbers")
+    array = as_vectors(array, name, dim)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     """Codes (n, M) as uint8; other integers are taken where they fit."""
-    array = np.asarray(codes)
+    array = as_numbers("codes", codes)
     if array.ndim != 2 or array.shape[1] != n_codebooks:
         raise ValueError(f"codes have shape {array.shape}: want (n, {n_codebooks})")
     if array.dtype == np.uint8:
@@ -49,7 +60,7 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
 
 def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.atleast_1d(np.asarray(ids))
+    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers("ids", ids))
     if array.shape != (n,):
         raise ValueError(f"ids have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:
@@ -63,7 +74,7 @@ def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
 
 def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     """Weights (n,) as float64: finite, not negative, not all zero."""
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}: want ({n},), one for each row of X")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
@@ -81,3 +92,13 @@ def as_count(name: str, value: Any) -> int:
     if not 1 <= value < 2**60:
         raise ValueError(f"{name} is {value}: want at least 1" + (" and below 2**60" if value > 1 else ""))
     return int(value)
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse what cannot be a number of threads."""
+    if n_jobs is None:
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)):
+        raise TypeError(f"n_jobs is {n_jobs!r}: want an integer, or None for all cores")
+    if n_jobs == 0 or not -(2**31) < n_jobs < 2**31:
+        raise ValueError(f"n_jobs is {n_jobs}: want a number of threads, or None for all cores")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors
+from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizer import CompositionalCodes
 
@@ -65,9 +66,13 @@ class Index:
         self.n_jobs = n_jobs
         if not isinstance(quantizer, CompositionalCodes):
             raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
-        self._quantizer = quantizer
+        check_jobs(n_jobs)
         codebooks = quantizer._fitted()
-        model = (codebooks, quantizer.selection, quantizer._parameters())
+        # A copy: a later fit of the original changes nothing here.
+        self._quantizer = copy.copy(quantizer)
+        if n_jobs is not None:
+            self._quantizer.n_jobs = n_jobs
+        model = (codebooks, quantizer._selection, quantizer._parameters())
         self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms))
         self._scale = bool(scale)
         self._shape = codebooks.shape
@@ -231,7 +236,7 @@ class Index:
         OSError
             The file cannot be written.
         """
-        self._core.save(os.fspath(path))
+        self._core.save(os.fsdecode(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, mmap: bool = False) -> Index:
@@ -254,7 +259,7 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes.
         """
-        core = _core.Index.load(os.fspath(path), mmap)
+        core = _core.Index.load(os.fsdecode(path), mmap)
         metric, scale, exact_norms = core.settings()
         quantizer = CompositionalCodes._restore(*core.model())
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, encoders, losses
-from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes._arrays import as_codes, as_numbers, as_queries, as_vectors, as_weights, check_jobs
 from compcodes.progress import ProgressLike, staged
 from compcodes.training import Report, Trainer
 from compcodes.tuning import tune
@@ -75,7 +75,8 @@ class CompositionalCodes:
         Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
     history_ : list of dict
         "iteration", "objective" (mean loss of the training vectors, by weight) and "seconds" since the
-        beginning; the start is iteration 0. The objective never rises.
+        beginning; the start is iteration 0. The objective never rises. It is that of the codes that training ended
+        with; `encode` starts anew and comes near them, not to them.
     loss_ : dict
         The loss that was used: "name" and, for "inner-product", the "eta" and "weight_power" that were given or
         chosen.
@@ -168,14 +169,14 @@ class CompositionalCodes:
             raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
         self._check()
         if queries is not None:
-            as_vectors(queries, "queries", X.shape[1])
+            queries = as_queries(queries, X.shape[1], "queries")
         weights = None if sample_weight is None else as_weights(sample_weight, len(X))
         loss = losses.as_loss(self.loss)
         if isinstance(loss, losses.InnerProduct):
             loss = tune(self._trainer(X), loss, queries)
         trainer = self._trainer(X, report=staged(progress, "fit")).with_loss(loss, weights)
         trained = trainer.run(self._init_for(X.shape[1]))
-        self._set(trained.codebooks)
+        self._set(trained.codebooks, trainer.selection)
         self.history_ = trained.history
         self.loss_ = losses.parameters(loss)
         return self
@@ -260,7 +261,7 @@ class CompositionalCodes:
         OSError
             The file cannot be written.
         """
-        _core.save_model(os.fspath(path), self._fitted(), self.selection, self._parameters())
+        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CompositionalCodes:
@@ -273,7 +274,7 @@ class CompositionalCodes:
         ValueError
             The file is damaged, of a later version, or not one of compcodes.
         """
-        return cls._restore(*_core.load_model(os.fspath(path)))
+        return cls._restore(*_core.load_model(os.fsdecode(path)))
 
     @classmethod
     def _restore(cls, codebooks: NDArray[np.float32], selection: str, parameters: str) -> CompositionalCodes:
@@ -282,7 +283,7 @@ class CompositionalCodes:
         stored = json.loads(parameters)
         known = cls().get_params().keys() - {"n_codebooks", "n_codewords", "selection"}
         self = cls(M, K, selection, **{name: stored[name] for name in known & stored.keys()})
-        self._set(codebooks)
+        self._set(codebooks, selection)
         self.history_ = stored.get("history", [])
         self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
         return self
@@ -343,12 +344,15 @@ class CompositionalCodes:
             if value < low or (high is not None and value > high):
                 limits = f"{low} to {high}" if high is not None else f"at least {low}"
                 raise ValueError(f"{name} is {value}: want {limits}")
+        check_jobs(self.n_jobs)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
                 raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
         for name, positive in [("tol", False), ("ridge", True)]:
             value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+                raise TypeError(f"{name} is {value!r}: want a number")
             if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
                 raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
         if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
@@ -359,13 +363,16 @@ class CompositionalCodes:
     def _init_for(self, dim: int) -> str | NDArray[np.float32]:
         if isinstance(self.init, str):
             return self.init
-        codebooks = np.ascontiguousarray(self.init, dtype=np.float32)
+        codebooks = np.array(as_numbers("init", self.init), dtype=np.float32, order="C")
+        if not np.isfinite(codebooks).all():
+            raise ValueError("init holds NaN, an infinity or a value beyond float32")
         want = (self.n_codebooks, self.n_codewords, dim)
         if codebooks.shape != want:
             raise ValueError(f"init has shape {codebooks.shape}: want {want}")
         return codebooks
 
-    def _set(self, codebooks: NDArray[np.float32]) -> None:
+    def _set(self, codebooks: NDArray[np.float32], selection: str) -> None:
+        self._selection = selection  # the parameter may be changed for another fit
         codebooks.flags.writeable = False  # what is prepared from them would not notice a change
         self.codebooks_ = codebooks
         self.n_features_in_ = codebooks.shape[2]
@@ -379,7 +386,7 @@ class CompositionalCodes:
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self.selection)
+        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
         cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
         if cached is None or cached[0] is not codebooks or cached[1] != made_for:
             encoder, eta, selection = made_for

@@ -142,8 +142,13 @@ fn kmeans(
             }
         }
         let means = Codebooks::new(means)?;
-        let errors =
-            crate::encode::errors(&means, crate::encode::Loss::RECONSTRUCTION, &x.view(), codes.view(), monitor)?;
+        let errors = crate::encode::errors(
+            &means,
+            crate::encode::Loss::RECONSTRUCTION,
+            &x.view(),
+            codes.view(),
+            monitor,
+        )?;
         let errors = errors.as_slice().expect("contiguous");
         (book, _) = reseed(&means, &x.view(), codes.view(), errors, false)?;
         codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;

@@ -1,7 +1,7 @@
 //! A trained model: what encodes, decodes and searches.
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Encoding, Loss};
 use crate::error::Result;
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ pub struct Model {
     pub codebooks: Codebooks,
     /// The scheme.
     pub selection: Selection,
-    /// What the trainer wants to remember; kept in files as it is, and not needed for anything here.
+    /// What the trainer wants to remember; kept in files as it is. See [`encoder`](Self::encoder) for what is read of it.
     pub parameters: Map<String, Value>,
 }
 
@@ -23,11 +23,22 @@ impl Model {
         Self { codebooks, selection, parameters: Map::new() }
     }
 
-    /// Its encoder.
+    /// Its encoder, with the loss and the way of choosing codes that the parameters name: "fitted_loss" with "eta", and
+    /// "encoder". Without them it is greedy and makes the squared error small.
     ///
     /// # Errors
-    /// See [`Encoder::new`].
+    /// See [`Encoder::new`] and [`Loss::inner_product`].
     pub fn encoder(&self) -> Result<Encoder> {
-        Encoder::new(&self.codebooks, self.selection)
+        let eta = self.parameters.get("fitted_loss").and_then(|loss| loss.get("eta")).and_then(Value::as_f64);
+        let encoder = self.parameters.get("encoder").unwrap_or(&Value::Null);
+        let rounds =
+            encoder.get("rounds").and_then(Value::as_u64).map_or(Encoding::ROUNDS, |rounds| rounds as usize);
+        let name = encoder.as_str().or_else(|| encoder.get("name")?.as_str());
+        let encoding = match name {
+            Some("local-search") => Encoding::LocalSearch { rounds, seed: 0 },
+            _ => Encoding::Greedy,
+        };
+        let loss = Loss::inner_product(eta.unwrap_or(1.0))?;
+        Ok(Encoder::new(&self.codebooks, self.selection)?.with_loss(loss).with_encoding(encoding))
     }
 }
