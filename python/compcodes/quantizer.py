@@ -66,7 +66,7 @@ class CompositionalCodes:
     random_state : int, numpy.random.Generator or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
-        Threads; all cores by default, negative numbers count from there (−1 is all). The linear solve follows
+        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear solve follows
         numpy's own settings.
 
     Attributes

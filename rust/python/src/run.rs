@@ -107,7 +107,8 @@ fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
     match n_jobs {
         None => Ok(cores),
         Some(0) => Err(PyValueError::new_err("n_jobs is 0: want a number of threads, or None for all cores")),
-        Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(1024)),
+        // Many more threads than cores only cost memory.
+        Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(4 * cores)),
         Some(jobs) => Ok(usize::try_from(cores as i64 + 1 + jobs).unwrap_or(1).max(1)),
     }
 }

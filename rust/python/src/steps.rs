@@ -66,8 +66,10 @@ impl Encoder {
     ) -> PyResult<Self> {
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
         let (loss, encoding) = (loss(eta)?, self::encoding(encoding, seed)?);
-        let encoder = run(py, n_jobs, None, |_| encode::Encoder::new(&books, selection))?;
-        Ok(Self { encoder: encoder.with_loss(loss).with_encoding(encoding) })
+        let encoder = run(py, n_jobs, None, |_| {
+            Ok(encode::Encoder::new(&books, selection)?.with_loss(loss).with_encoding(encoding))
+        })?;
+        Ok(Self { encoder })
     }
 
     #[pyo3(signature = (x, n_jobs=None, progress=None))]
