@@ -1,13 +1,18 @@
 """The command, run in this process; one test runs it as a process of its own."""
 
+import inspect
+import io
 import json
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from compcodes import CompositionalCodes, cli, data, evaluate
+from compcodes import CompositionalCodes, Index, cli, data, evaluate
+from compcodes.cli.common import StageBar
+from compcodes.cli.parameters import documented
 
 
 class Work:
@@ -74,14 +79,7 @@ def test_fit_passes_its_options_on(work):
     assert sizes == [200, 6, 3, 8, 3]
     assert 1 <= found["iterations"] <= 2
     same = CompositionalCodes(
-        n_codebooks=3,
-        n_codewords=8,
-        selection="m-selection",
-        encoder="greedy",
-        loss="reconstruction",
-        init="random",
-        max_iter=2,
-        random_state=5,
+        3, 8, "m-selection", encoder="greedy", loss="reconstruction", init="random", max_iter=2, random_state=5
     ).fit(work.X)
     assert np.array_equal(CompositionalCodes.load(work.path("m")).codebooks_, same.codebooks_)
 
@@ -160,6 +158,167 @@ def test_info_knows_what_a_file_is(work):
     assert "index" in out
 
 
+def test_info_tells_ids_from_vectors(work):
+    found = work.json("info", work.save("ids", np.array([7, 3, 5])))
+    assert (found["kind"], found["ids"], found["smallest"], found["largest"]) == ("ids", 3, 3, 7)
+    found = work.json("info", work.save("one", np.zeros(6, "f4")))
+    assert (found["kind"], found["vectors"], found["dimension"]) == ("vectors", 1, 6)
+
+
+def test_info_says_what_of_a_file_is_codebooks(work):
+    found = work.json("info", work.index("--scale"))
+    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 4)
+    assert found["codebooks_bytes"] == 3 * 8 * 6 * 4 == work.json("info", work.path("model"))["codebooks_bytes"]
+    out = work("info", work.path("index"))[1]
+    assert "of them codebooks 576 bytes" in out
+    assert "scale             yes" in out
+
+
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+def test_each_metric_is_searched_and_measured_by_itself(work, metric):
+    index = work.index("--metric", metric)
+    found = work.json("search", index, work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200)
+    _, true = evaluate.ground_truth(work.X, work.Q, k=100, metric=metric)
+    assert np.array_equal(found["ids"], true[:, :10])
+    found = work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"), "-P", 100)
+    given = work.json("eval", index, work.path("q.npy"), "--truth", work.save("t", true), "-P", 100)
+    assert found["metric"] == metric
+    assert found["recall"] == given["recall"]
+
+
+def test_a_filter_limits_the_answers(work):
+    index, allowed = work.index(), work.save("allowed", np.array([3, 1, 4, 150]))
+    found = work.json("search", index, work.path("q.npy"), "--filter", allowed)
+    assert np.shape(found["ids"]) == np.shape(found["scores"]) == (9, 4)
+    assert {id_ for row in found["ids"] for id_ in row} == {1, 3, 4, 150}
+    assert work("search", index, work.path("q.npy"), "--filter", allowed, "-o", work.path("ids.npy"))[0] == 0
+    assert np.array_equal(data.load(work.path("ids.npy")), found["ids"])
+    assert work("search", index, work.path("q.npy"), "--filter", work.save("no", np.array([], int))) == (0, "", "")
+
+
+def test_a_single_query(work):
+    index, one = work.index(), work.save("one", work.Q[0])
+    all_of_them = work.json("search", index, work.path("q.npy"))
+    assert work.json("search", index, one)["ids"] == all_of_them["ids"][:1]
+    found = work.json("eval", index, one, "--vectors", work.path("x.npy"))
+    truth = work.save("truth", evaluate.ground_truth(work.X, work.Q[:1], k=100)[1][0])
+    assert found["queries"] == 1
+    assert work.json("eval", index, one, "--truth", truth)["recall"] == found["recall"]
+
+
+def test_more_found_or_sought_than_there_are(work):
+    index = work.index()
+    found = work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"), "-R", 1, 999, "-P", 2**31 - 1)
+    assert found["recall"] == [{"R": 1, "P": 2**31 - 1, "recall": 1.0}]
+    assert work("search", index, work.path("q.npy"), "-k", 2**31 - 1)[0] == 0
+
+
+def test_results_that_cannot_be_held(work, monkeypatch):
+    monkeypatch.setattr(cli.common, "_MOST_RESULTS", 1000)
+    index, queries, vectors = work.index(), work.path("q.npy"), work.path("x.npy")
+    assert work("search", index, queries, "-k", 112)[2].startswith("compcodes: error: -k 112: 112 answers to each of 9")
+    assert " -P 200: 200 answers " in work("eval", index, queries, "--vectors", vectors, "-P", 200)[2]
+    assert " -R 150: 150 answers " in work("eval", index, queries, "--vectors", vectors, "-R", 150)[2]
+
+
+def test_errors_name_files_and_options(work):
+    index, x, q = work.index(), work.path("x.npy"), work.path("q.npy")
+    bad = work.save("bad", np.full((2, 6), np.nan))
+    assert work("fit", bad, "-o", work.path("m"))[2].startswith(f"compcodes: error: {bad} row 0 ")
+    assert work("build", work.path("model"), bad, "-o", work.path("i"))[2].startswith(f"compcodes: error: {bad} row 0 ")
+    assert work("search", index, bad)[2].startswith(f"compcodes: error: {bad} row 0 ")
+    assert work("search", index, q, "--rerank", x, "--candidates", 5)[::2] == (
+        2, "compcodes: error: --candidates is 5: want at least k, 10\n",
+    )  # fmt: skip
+    code, _, err = work("build", work.path("model"), x, "-o", work.path("i"), "--metric", "none")
+    assert (code, err.startswith("compcodes: error: --metric is ")) == (2, True)
+    code, _, err = work("build", work.path("model"), x, "-o", work.path("i"), "--metric", "l2", "--scale")
+    assert (code, err.startswith("compcodes: error: --scale goes with ")) == (2, True)
+
+
+def test_files_that_are_used_are_not_overwritten(work, monkeypatch):
+    work.index()
+    monkeypatch.chdir(work.folder)
+    work.save("ids", np.arange(200))
+    os.symlink("x.npy", "link.npy")
+    (work.folder / "x.h5").write_bytes(b"")
+    before = {path.name: path.read_bytes() for path in work.folder.iterdir()}
+    for argv in [
+        "fit x.npy -o x.npy",
+        "fit x.npy -o link.npy",
+        "fit x.npy --queries q.npy -o ./q.npy",
+        f"fit x.npy -o {work.folder}/x.npy",
+        "fit x.h5:train -o x.h5",
+        "encode model x.npy -o x.npy",
+        "build model x.npy -o model",
+        "build model x.npy -o x.npy",
+        "build model x.npy --ids ids.npy -o ids.npy",
+        "build model --codes x.npy -o x.npy",
+        "search index q.npy -o q.npy",
+        "search index q.npy --filter ids.npy -o ids.npy",
+        "search index q.npy --rerank x.npy --scores x.npy",
+        "search index q.npy -o new.npy --scores ./new.npy",
+        "eval index q.npy --truth ids.npy --plot ids.npy",
+    ]:
+        code, out, err = work(*argv.split())
+        assert (code, out, err.count("\n")) == (2, "", 1), argv
+        assert "would be overwritten" in err
+    assert {path.name: path.read_bytes() for path in work.folder.iterdir()} == before
+
+
+def test_the_gain_is_measured_from_the_vectors_own_size(work):
+    vectors = work.save("u8", np.random.default_rng(0).integers(0, 255, (50, 4)).astype("u1"))
+    argv = ("fit", vectors, "-o", work.path("m"), "--codewords", 4, "--bytes")
+    assert work.json(*argv, 2)["bytes_before"] == 4
+    assert "a vector of 4 bytes (uint8) becomes 2 bytes, 2 times less" in work(*argv, 2)[1]
+    assert "a vector of 4 bytes (uint8) becomes 5 bytes, no less" in work(*argv, 5)[1]
+
+
+def test_options_are_those_of_the_model(work):
+    with pytest.raises(SystemExit):
+        work("fit", "--help")
+    text = " ".join(work._capsys.readouterr().out.split())
+    for name, parameter in inspect.signature(CompositionalCodes).parameters.items():
+        choices, _ = documented(CompositionalCodes, name)
+        shown = f"({', '.join(choices)}; default: " if choices else "(default: "
+        assert name == "n_jobs" or f"{shown}{parameter.default})" in text
+    assert documented(CompositionalCodes, "selection")[0] == ("group", "m-selection", "m-combination")
+    assert documented(Index, "metric")[0] == ("ip", "cosine", "l2")
+    assert documented(CompositionalCodes, "nothing") == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "low", "high"),
+    [
+        ("--bytes", "n_codebooks", 1, 64),
+        ("--codewords", "n_codewords", 2, 256),
+        ("--iterations", "max_iter", 0, None),
+        ("--seed", "random_state", 0, 2**64 - 1),
+    ],
+)
+def test_options_have_the_ranges_of_their_parameters(work, option, name, low, high):
+    quick = {"n_codebooks": 1, "n_codewords": 2, "max_iter": 0}
+    for value, good in ((low, True), (low - 1, False), (high, True), (high and high + 1, False)):
+        if value is None:
+            continue
+        code = work("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 1, "--codewords", 2, "--iterations", 0,
+                    option, value)[0]  # fmt: skip
+        assert code == (0 if good else 2)
+        model = CompositionalCodes(**{**quick, name: value})
+        if good:
+            model.fit(work.X)
+        else:
+            with pytest.raises(ValueError, match=f"{name} is"):
+                model.fit(work.X)
+
+
+def test_without_a_command_there_is_help(work):
+    code, out, err = work()
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: compcodes")
+    assert "  search " in err
+
+
 def test_eval_without_queries_is_an_error(work):
     nothing = work.save("nothing", np.zeros((0, 6), "f4"))
     code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
@@ -176,6 +335,20 @@ def test_demo_finds_neighbours_and_draws(work):
         assert file.read(4) == b"\x89PNG"
 
 
+def test_demo_keeps_the_same_words_out(work):
+    argv = ("demo", "--bytes", 1, "--output", work.path("out"))
+    one, other = work.json(*argv, "--words", "tuesday", "dog"), work.json(*argv)
+    assert one["recall"] == other["recall"]
+    for word in one["words"]:
+        for key in ("codes", "reranked", "exact"):
+            names = [name for name, _ in word[key]]
+            assert len(names) == 6
+            assert word["word"] not in names
+    with pytest.raises(SystemExit):
+        work("demo", "--help")
+    assert "recall.png" in work._capsys.readouterr().out
+
+
 def test_demo_without_matplotlib_says_so(work, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, _ = work("demo", "--bytes", 1, "--output", work.path("out"))
@@ -186,13 +359,32 @@ def test_demo_without_matplotlib_says_so(work, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        ([], 2, "the following arguments are required: COMMAND (try: compcodes --help)"),
         (
             ["fit", "x.npy"],
             2,
             "the following arguments are required: -o/--output (try: compcodes fit --help)",
         ),
-        (["fit", "x.npy", "-o", "m", "--bytes", "x"], 2, "argument --bytes: invalid int value: 'x' (try: "),
+        (["fit", "x.npy", "-o", "m", "--bytes", "x"], 2, "argument --bytes: 'x' is not an integer (try: "),
+        (["fit", "x.npy", "-o", "m", "--bytes", "100"], 2, "argument --bytes: 100 is not from 1 to 64 (try: "),
+        (["fit", "x.npy", "-o", "m", "--seed", "-1"], 2, "argument --seed: -1 is not from 0 to "),
+        (["fit", "x.npy", "-o", "m", "--encoder", "none"], 2, "--encoder is 'none': want one of "),
+        (["fit", "x.npy", "-o", "m", "--loss", "none"], 2, "--loss is 'none': want one of "),
+        (["fit", "x.npy", "-o", "m", "--tol", "nan"], 2, "--tol is nan: want "),
+        (
+            ["fit", "x.npy", "-o", "m", "--bytes", "3", "--codewords", "2", "--selection", "m-combination"],
+            2,
+            "--codewords is 2: m-combination chooses 3",
+        ),
+        (["info", "x.npy", "-j", "0"], 2, "argument -j/--jobs: 0 is not a number of threads"),
+        (["info", "x.npy", "-j", "9" * 30], 2, "argument -j/--jobs: 999999"),
+        (["search", "i", "q.npy", "-k", "0"], 2, "argument -k: 0 is not from 1 to "),
+        (["search", "i", "q.npy", "-k", "1" + "0" * 30], 2, "argument -k: 1000000"),
+        (["eval", "i", "q.npy", "--truth", "t.npy", "-R", "0"], 2, "argument -R: 0 is not from 1 to "),
+        (["eval", "i", "q.npy", "--truth", "t.npy", "-P", "1" + "0" * 30], 2, "argument -P: 1000000"),
+        (["build", "m", "--codes", "c.npy", "-o", "i", "--scale"], 2, "--scale compares codes with vectors"),
+        (["info", "none.parquet"], 1, "none.parquet: No such file or directory"),
+        (["info", "none.fvecs"], 1, "none.fvecs: No such file or directory"),
+        (["info", "none.h5"], 1, "none.h5: No such file or directory"),
         (["build", "model", "-o", "i"], 2, "one of the arguments vectors --codes is required (try: "),
         (
             ["search", "index", "q.npy", "--candidates", "9"],
@@ -278,6 +470,26 @@ def test_the_progress_bar_is_for_terminals_that_want_it(work, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert "[" in work(*argv)[2]
     assert work(*argv, "--quiet")[2] == ""
+
+
+def test_a_bar_is_full_before_it_goes(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    clock = iter(range(1, 100))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    bar = StageBar(screen := Terminal())
+    for stage, done in (("fit", 0), ("fit", 97), ("encode", 50), ("encode", 100), ("fit", 98)):
+        bar(stage, done, 100)
+    bar.fill()
+    bar.clear()
+    frames = [frame.split() for frame in screen.getvalue().split("\r") if frame.strip()]
+    shown = [(frame[0], next(word for word in frame if word.endswith("%"))) for frame in frames]
+    assert shown == [
+        ("fit", "0%"), ("fit", "97%"), ("fit", "100%"), ("encode", "50%"), ("encode", "100%"), ("fit", "98%"),
+        ("fit", "100%"),
+    ]  # fmt: skip
 
 
 def test_as_a_process(work):

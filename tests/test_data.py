@@ -112,12 +112,24 @@ def test_what_is_not_vectors_is_refused(tmp_path, array, found):
         data.load(tmp_path / "a.npy")
 
 
+def test_a_single_query_is_one_row(tmp_path):
+    np.save(tmp_path / "one.npy", np.arange(3.0))
+    np.save(tmp_path / "two.npy", np.zeros((2, 3)))
+    assert data.load_queries(tmp_path / "one.npy").tolist() == [[0, 1, 2]]
+    assert data.load_queries(tmp_path / "two.npy").shape == (2, 3)
+    np.save(tmp_path / "text.npy", np.array(["a"]))
+    with pytest.raises(ValueError, match="vectors must be a 2-D array of numbers"):
+        data.load_queries(tmp_path / "text.npy")
+
+
 def test_unknown_and_missing_files(tmp_path):
     with pytest.raises(ValueError, match=r"a\.txt: unknown kind of vector file '\.txt', expected one of \.npy, "):
         data.load("a.txt")
     for kind in ("npy", "fvecs", "parquet", "h5"):
-        with pytest.raises(FileNotFoundError):
-            data.load(tmp_path / f"none.{kind}")
+        path = tmp_path / f"none.{kind}"
+        with pytest.raises(FileNotFoundError) as caught:
+            data.load(path)
+        assert str(caught.value) == f"[Errno 2] No such file or directory: {str(path)!r}"
 
 
 def test_ids(tmp_path):
@@ -220,10 +232,11 @@ class TestHdf5:
 
 
 @pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("hdf5", "h5py")])
-def test_a_format_whose_package_is_missing_says_what_to_install(monkeypatch, kind, package):
+def test_a_format_whose_package_is_missing_says_what_to_install(monkeypatch, tmp_path, kind, package):
     monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / f"a.{kind}").touch()
     with pytest.raises(ImportError, match=rf"reading it needs {package}; run: pip install 'compcodes\[{kind}\]'"):
-        data.load(f"a.{kind}")
+        data.load(tmp_path / f"a.{kind}")
 
 
 def test_the_package_imports_no_optional_package():

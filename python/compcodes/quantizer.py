@@ -66,8 +66,8 @@ class CompositionalCodes:
     random_state : int, numpy.random.Generator or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
-        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear solve follows
-        numpy's own settings.
+        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
+        solve follows numpy's own settings.
 
     Attributes
     ----------

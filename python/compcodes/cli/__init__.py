@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from compcodes import __version__
 from compcodes.cli import build, demo, encode, evaluation, fit, info, search
-from compcodes.cli.common import UsageError
-from compcodes.progress import Bar
+from compcodes.cli.common import StageBar, UsageError
+from compcodes.cli.parameters import threads
 
 __all__ = ["main"]
 
@@ -32,15 +32,20 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (that of the process by default) and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    parser = _parser()
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
     try:
-        args = _parser().parse_args(argv)
+        args = parser.parse_args(argv)
     except UsageError as error:
         return _fail(str(error), 2, as_json="--json" in argv)
-    bar = Bar() if sys.stderr.isatty() and not args.quiet else None
+    bar = StageBar() if sys.stderr.isatty() and not args.quiet else None
     args.progress = bar
     try:
         result: dict[str, Any] = args.run(args)
         if bar:
+            bar.fill()
             bar.clear()
         if args.json:
             print(json.dumps(result, allow_nan=False))
@@ -63,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="compcodes",
-        description="Compress vectors to a few bytes and find the largest inner products on them.",
+        description="Compress vectors to a few bytes each, and find those that answer queries best.",
     )
     parser.add_argument("--version", action="version", version=f"compcodes {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
@@ -74,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
         command.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
-        command.add_argument("-j", "--jobs", type=int, metavar="N", help="threads (default: all cores)")
+        command.add_argument("-j", "--jobs", type=threads, metavar="N", help="threads (default: all cores)")
     return parser
 
 
@@ -84,7 +89,7 @@ def _message(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _fail(message: str, code: int, as_json: bool, bar: Bar | None = None) -> int:
+def _fail(message: str, code: int, as_json: bool, bar: StageBar | None = None) -> int:
     if bar:
         bar.clear()
     if as_json:

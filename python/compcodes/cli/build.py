@@ -6,7 +6,17 @@ import argparse
 from typing import Any
 
 from compcodes import Index
-from compcodes.cli.common import Stopwatch, check_output, duration, load_model, sizes
+from compcodes.cli.common import (
+    Stopwatch,
+    UsageError,
+    called,
+    check_output,
+    check_overwriting,
+    duration,
+    load_model,
+    sizes,
+)
+from compcodes.cli.parameters import add_parameter
 from compcodes.data import load, load_ids
 
 NAME = "build"
@@ -20,14 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
+    add_parameter(parser, Index, "metric", help="what makes a vector a good answer")
+    add_parameter(parser, Index, "scale", help="give approximations the vectors' own length, in a byte more each (ip)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode what is not encoded yet, and write the index."""
+    if args.scale and args.codes is not None:
+        raise UsageError("--scale compares codes with vectors: it needs them instead of --codes")
+    check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
     check_output(args.output)
-    index = Index(load_model(args.model, args.jobs), n_jobs=args.jobs)
-    ids = None if args.ids is None else load_ids(args.ids)
-    with Stopwatch() as watch:
+    model = load_model(args.model, args.jobs)
+    ids = None if args.ids is None else load_ids(args.ids).reshape(-1)
+    with called({"metric": "--metric", "scale": "--scale", "X": str(args.vectors)}), Stopwatch() as watch:
+        index = Index(model, args.metric, args.jobs, scale=args.scale)
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
@@ -36,6 +52,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "index": args.output,
         "vectors": len(index),
+        "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
         "bytes": len(index) * index.bytes_per_vector,
         "seconds": watch.seconds,
@@ -44,5 +61,5 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    print(f"indexed {result['vectors']:,} vectors in {duration(result['seconds'])}")
+    print(f"indexed {result['vectors']:,} vectors by {result['metric']} in {duration(result['seconds'])}")
     print(f"{sizes(result)}, written to {result['index']}")

@@ -5,22 +5,31 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from compcodes import CompositionalCodes
+from compcodes.data.files import file_of
+from compcodes.progress import Bar
 
 __all__ = [
+    "StageBar",
     "Stopwatch",
     "UsageError",
     "amount",
+    "called",
     "check_output",
+    "check_overwriting",
     "duration",
     "load_model",
+    "number_of_results",
     "sizes",
     "table",
 ]
+
+_MOST_RESULTS = 2**31  # 24 GB of scores and ids
 
 
 class UsageError(Exception):
@@ -38,6 +47,35 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._start
+
+
+class StageBar(Bar):
+    """A bar that is full before it goes, also where a stage needed fewer rounds than it might have."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Draw the bar; the stage before it is over."""
+        if done >= total or stage != self._stage:
+            self.fill()
+        super().__call__(stage, done, total)
+
+    def fill(self) -> None:
+        """Draw the stage at hand as done."""
+        if self._length and self._stage is not None:
+            self._write(self._line(self._stage, 1, 1, time.monotonic() - self._started))
+
+
+@contextmanager
+def called(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors say what the user calls a thing, an option or a file, where the library names its parameter."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        first, _, rest = str(error).partition(" ")
+        name = names.get(first)
+        if name is None:
+            raise
+        message = f"{name} {rest}"
+        raise (UsageError(message) if name.startswith("-") else ValueError(message)) from error
 
 
 def load_model(path: str, jobs: int | None) -> CompositionalCodes:
@@ -58,6 +96,33 @@ def check_output(path: str, *endings: str) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder, a file name is needed", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "the folder cannot be written to", str(folder))
+
+
+def check_overwriting(outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
+    """Refuse outputs, by option, that would replace an input or each other."""
+    seen = {path: "an input" for path in inputs if path is not None}
+    for option, output in outputs.items():
+        if output is None:
+            continue
+        for path, role in seen.items():
+            if _same_file(output, file_of(path)):
+                raise UsageError(f"{option} {output}: this file is also {role}, and would be overwritten")
+        seen[output] = f"that of {option}"
+
+
+def _same_file(a: str, b: str) -> bool:
+    try:
+        return os.path.samefile(a, b)
+    except OSError:  # one of them does not exist
+        return os.path.realpath(a) == os.path.realpath(b)
+
+
+def number_of_results(option: str, asked: int, n_vectors: int, n_queries: int) -> int:
+    """Return how many answers there are to a query where `option` asks for so many: no more than vectors."""
+    k = max(min(asked, n_vectors), 1)
+    if k * n_queries > _MOST_RESULTS:
+        raise UsageError(f"{option} {asked}: {k:,} answers to each of {n_queries:,} queries are too many to hold")
+    return k
 
 
 def duration(seconds: float) -> str:

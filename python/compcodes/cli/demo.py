@@ -1,7 +1,7 @@
 """Show the method at work on word vectors that come with the package.
 
-20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. Some words are kept
-out of the compressed set and looked up in it.
+20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. A thousand of them,
+always the same, are kept out of the compressed set and looked up in it, to measure recall.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from compcodes import CompositionalCodes, Index, evaluate
 from compcodes.cli.common import Stopwatch, amount, duration, table
 from compcodes.cli.evaluation import recall_table
+from compcodes.cli.parameters import whole
 from compcodes.data import glove
 from compcodes.plot import recall_figure
 
@@ -23,6 +24,7 @@ NAME = "demo"
 
 _WORDS = "king paris guitar physics coffee monday"
 _HELD_OUT = 1000
+_PLOT = "recall.png"
 _FOUND = 1000  # answers asked of the index for each query: the width of the curves
 _RERANKED = 100  # candidates from the codes that exact inner products put in order
 _SHOWN = 6  # matches printed for each word
@@ -38,29 +40,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help=f"words to look up (default: {_WORDS})",
     )
-    add("--bytes", type=int, default=8, metavar="M", help="bytes for a vector (default: 8)")
-    add("--output", default="demo-output", metavar="DIR", help="folder for the plot (default: demo-output)")
-    add("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
+    add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes for a vector, 1 to 64 (default: 8)")
+    add("--output", default="demo-output", metavar="DIR", help=f"folder for {_PLOT}, the plot (default: demo-output)")
+    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of the random numbers (default: 0)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, compress, search, compare with the exact answers, and draw."""
     words, vectors = glove()
-    queries, database = _split(words, args.words, np.random.default_rng(args.seed))
+    shown = _rows(words, args.words)
+    queries, database = _split(words)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    X, Q = _unit(vectors[database]), _unit(vectors[queries])
+    X, Q, W = (_unit(vectors[rows]) for rows in (database, queries, shown))
 
     found = {}
     for n_bytes in sorted({max(args.bytes // 4, 1), max(args.bytes // 2, 1), args.bytes}):
         index, seconds = _compress(X, database, n_bytes, args)
         with Stopwatch() as search:
-            scores, ids = index.search(Q, k=_FOUND, progress=args.progress)
+            _, ids = index.search(Q, k=_FOUND, progress=args.progress)
         found[f"{n_bytes} byte{'s'[: n_bytes > 1]}"] = ids
     # What follows is of the last, the largest.
-    best_scores, best = index.search(Q[: len(args.words)], k=_SHOWN, rerank=X, n_candidates=_RERANKED)
-    true_scores, rows = evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)
-    true_ids = database[rows]
+    true_ids = database[evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)[1]]
+    # Words that are in the database find themselves, which is left out: so ask for one more.
+    exact_scores, exact_rows = evaluate.ground_truth(X, W, k=_SHOWN + 1, n_jobs=args.jobs)
+    matches = {
+        "codes": index.search(W, k=_SHOWN + 1),
+        "reranked": index.search(W, k=_SHOWN + 1, rerank=X, n_candidates=_RERANKED),
+        "exact": (exact_scores, database[exact_rows]),
+    }
 
     pairs = [(r, p) for r in (1, 10, 100) for p in (1, 10, 100, 1000) if p >= r]
     return {
@@ -72,16 +80,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codebooks_bytes": index.quantizer.codebooks_.nbytes,
         "seconds": {**seconds, "search": search.seconds},
         "words": [
-            {
-                "word": word,
-                "codes": _named(words, ids[i], scores[i]),
-                "reranked": _named(words, best[i], best_scores[i]),
-                "exact": _named(words, true_ids[i], true_scores[i]),
-            }
-            for i, word in enumerate(args.words)
+            {"word": word, **{key: _named(words, row, ids[i], s[i]) for key, (s, ids) in matches.items()}}
+            for i, (word, row) in enumerate(zip(args.words, shown, strict=True))
         ],
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
-        **_draw(folder / "recall.png", found, true_ids, f"{len(X):,} words in a few bytes each"),
+        **_draw(folder / _PLOT, found, true_ids, f"{len(X):,} words in a few bytes each"),
     }
 
 
@@ -90,7 +93,7 @@ def show(result: dict[str, Any]) -> None:
     n, before, after = result["database"], result["bytes_before"], result["bytes_per_vector"]
     seconds = result["seconds"]
     print(f"{n:,} words as {result['dimension']}-dimensional GloVe vectors, scaled to length 1 so that")
-    print(f"the inner product is the cosine. {result['queries']:,} other words are the queries.\n")
+    print(f"the inner product is the cosine. {result['queries']:,} others, always the same, are queries.\n")
     print(
         table(
             [
@@ -115,14 +118,18 @@ def show(result: dict[str, Any]) -> None:
     print(f"curves written to {result['plot']}" if result["plot"] else f"no plot: {result['no_plot']}")
 
 
-def _split(words: list[str], shown: list[str], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose the rows that are queries, those of the words `shown` first, and those that are the database."""
+def _rows(words: list[str], shown: list[str]) -> NDArray[np.int64]:
     position = {word: i for i, word in enumerate(words)}
     if unknown := [word for word in shown if word not in position]:
         raise ValueError(f"not among the {len(words):,} words: {', '.join(unknown)}")
-    first = np.array([position[word] for word in shown], np.int64)
+    return np.array([position[word] for word in shown], np.int64)
+
+
+def _split(words: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose the rows that are queries and those that are the database: always the same, so figures compare."""
+    first = _rows(words, _WORDS.split())
     others = np.setdiff1d(np.arange(len(words)), first)
-    queries = np.concatenate([first, rng.choice(others, max(_HELD_OUT - len(first), 0), replace=False)])
+    queries = np.concatenate([first, np.random.default_rng(0).choice(others, _HELD_OUT - len(first), replace=False)])
     return queries, np.setdiff1d(np.arange(len(words)), queries)
 
 
@@ -146,8 +153,12 @@ def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
     return unit
 
 
-def _named(words: list[str], ids: NDArray[np.int64], scores: NDArray[np.float32]) -> list[tuple[str, float]]:
-    return [(words[i], float(score)) for i, score in zip(ids[:_SHOWN], scores[:_SHOWN], strict=True)]
+def _named(
+    words: list[str], row: np.int64, ids: NDArray[np.int64], scores: NDArray[np.float32]
+) -> list[tuple[str, float]]:
+    """Name what was found for the word in `row`, which is not told that it is like itself."""
+    found = [(words[i], float(score)) for i, score in zip(ids, scores, strict=True) if i != row]
+    return found[:_SHOWN]
 
 
 def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:

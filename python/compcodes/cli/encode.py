@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compcodes.cli.common import Stopwatch, check_output, duration, load_model, sizes
+from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, load_model, sizes
 from compcodes.data import load, save
 
 NAME = "encode"
@@ -20,10 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode and write (n, M) uint8."""
+    check_overwriting({"-o": args.output}, [args.model, args.vectors])
     check_output(args.output, ".npy")
     quantizer = load_model(args.model, args.jobs)
     X = load(args.vectors)
-    with Stopwatch() as watch:
+    with called({"X": args.vectors}), Stopwatch() as watch:
         codes = quantizer.encode(X, progress=args.progress)
     save(args.output, codes)
     return {

@@ -1,7 +1,7 @@
 """Measure the recall of an index against exact answers.
 
 recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share
-that is right after re-ranking the first P with exact inner products.
+that is right after re-ranking the first P with exact scores. Exact answers are those by the index's metric.
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from compcodes import Index, evaluate
-from compcodes.cli.common import Stopwatch, check_output, duration, table
-from compcodes.data import load, load_ids
+from compcodes.cli.common import (
+    Stopwatch,
+    called,
+    check_output,
+    check_overwriting,
+    duration,
+    number_of_results,
+    table,
+)
+from compcodes.cli.parameters import whole
+from compcodes.data import load, load_ids, load_queries
 from compcodes.plot import recall_figure
 
 NAME = "eval"
@@ -21,39 +33,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     add("index", help="from: compcodes build")
-    add("queries", help="vectors to search with")
+    add("queries", help="vectors to search with, or one vector")
     truth = parser.add_mutually_exclusive_group(required=True)
     truth.add_argument("--vectors", metavar="FILE", help="the database's vectors, in the order of the index")
     truth.add_argument("--truth", metavar="FILE", help="the ids of the exact answers instead, best first")
-    add(
-        "-R",
-        type=int,
-        nargs="+",
-        default=[1, 10, 100],
-        help="how many true best are sought (default: 1 10 100)",
-    )
-    add("-P", type=int, nargs="+", default=[1, 10, 100], help="among how many found (default: 1 10 100)")
+    counts: dict[str, Any] = {"type": whole(1), "nargs": "+", "default": [1, 10, 100]}
+    add("-R", **counts, help="how many true best are sought (default: 1 10 100)")
+    add("-P", **counts, help="among how many found (default: 1 10 100)")
     add("--plot", metavar="FILE", help="draw recall@P (.png, .svg or .pdf)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
+    check_overwriting({"--plot": args.plot}, [args.index, args.queries, args.vectors, args.truth])
     if args.plot is not None:
         check_output(args.plot, ".png", ".svg", ".pdf")
     index = Index.load(args.index, n_jobs=args.jobs)
-    Q = load(args.queries)
+    Q = load_queries(args.queries)
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
-    if args.truth is not None:
-        true_ids = load_ids(args.truth)
-    else:
-        X = load(args.vectors)
-        if len(X) != len(index):
-            raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
-        _, rows = evaluate.ground_truth(X, Q, min(max(args.R), len(X)), n_jobs=args.jobs, progress=args.progress)
-        true_ids = index.ids[rows]
-    with Stopwatch() as watch:
-        _, ids = index.search(Q, k=max(args.P), progress=args.progress)
+    k = number_of_results("-P", max(args.P), len(index), len(Q))
+    with called({"X": str(args.vectors), "Q": args.queries}):
+        true_ids = _exact(index, Q, args)
+        with Stopwatch() as watch:
+            _, ids = index.search(Q, k, progress=args.progress)
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
@@ -63,9 +66,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "queries": len(ids),
         "vectors": len(index),
+        "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
         "seconds": watch.seconds,
-        "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, R=r, P=p)} for r, p in pairs],
+        "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, r, min(p, k))} for r, p in pairs],
         "plot": args.plot,
     }
 
@@ -79,6 +83,22 @@ def show(result: dict[str, Any]) -> None:
     print(recall_table(result["recall"]))
     if result["plot"]:
         print(f"curves written to {result['plot']}")
+
+
+def _exact(index: Index, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:
+    """Read or find the ids of the exact answers, best first."""
+    if args.truth is not None:
+        true_ids = load_ids(args.truth)
+        true_ids = true_ids[None, :] if true_ids.ndim == 1 else true_ids
+        if true_ids.ndim != 2 or len(true_ids) != len(Q):
+            raise ValueError(f"{args.truth} has shape {true_ids.shape}: want a row of ids for each of {len(Q)} queries")
+        return true_ids
+    X = load(args.vectors)
+    if len(X) != len(index):
+        raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
+    k = number_of_results("-R", max(args.R), len(X), len(Q))
+    _, rows = evaluate.ground_truth(X, Q, k, metric=index.metric, n_jobs=args.jobs, progress=args.progress)
+    return index.ids[rows]
 
 
 def recall_table(entries: list[dict[str, Any]]) -> str:

@@ -1,56 +1,59 @@
 """Learn a model (codebooks) from vectors.
 
-Options that are left out have the defaults of compcodes.CompositionalCodes.
+The options are the parameters of compcodes.CompositionalCodes, which explains them.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 from typing import Any
 
 from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, check_output, duration
-from compcodes.data import load
+from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration
+from compcodes.cli.parameters import add_parameter, whole
+from compcodes.data import load, load_queries
 
 NAME = "fit"
 
 
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 64), "help": "bytes of a code, 1 to 64"},
+    "n_codewords": {
+        "option": "--codewords",
+        "metavar": "K",
+        "type": whole(2, 256),
+        "help": "codewords of a codebook, 2 to 256",
+    },
+    "selection": {"help": "which codewords make a sum"},
+    "encoder": {"help": "how codes are chosen"},
+    "loss": {"help": "what training makes small"},
+    "init": {"help": "the codebooks it starts from"},
+    "max_iter": {"option": "--iterations", "type": whole(0), "help": "at most so many rounds"},
+    "tol": {"metavar": "SHARE", "help": "stop when a round gains less than this share"},
+    "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "of the random numbers"},
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
+    """Declare the arguments of the command, an option for each parameter of the model among them."""
     add = parser.add_argument
     add("vectors", help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5)")
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
-    add("--bytes", type=int, dest="n_codebooks", metavar="M", help="bytes of a code, and number of codebooks")
-    add("--codewords", type=int, dest="n_codewords", metavar="K", help="codewords in a codebook, at most 256")
-    add("--selection", metavar="NAME", help="group, m-selection or m-combination")
-    add("--encoder", metavar="NAME", help="how codes are chosen, such as greedy")
-    add("--loss", metavar="NAME", help="what is made small, such as reconstruction")
-    add("--init", metavar="NAME", help="residual or random")
-    add("--iterations", type=int, dest="max_iter", metavar="N", help="at most so many rounds")
-    add("--tol", type=float, metavar="SHARE", help="stop when a round gains less than this share")
-    add("--seed", type=int, dest="random_state", metavar="N", help="of the random numbers")
+    names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
+    options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS.get(name, {})) for name in names}
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
+    parser.set_defaults(options=options)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, write the model, and say how well it went."""
+    check_overwriting({"-o": args.output}, [args.vectors, args.queries])
     check_output(args.output)
     X = load(args.vectors)
-    queries = None if args.queries is None else load(args.queries)
-    names = (
-        "n_codebooks",
-        "n_codewords",
-        "selection",
-        "encoder",
-        "loss",
-        "init",
-        "max_iter",
-        "tol",
-        "random_state",
-    )
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    quantizer = CompositionalCodes(n_jobs=args.jobs, **given)
-    with Stopwatch() as watch:
+    queries = None if args.queries is None else load_queries(args.queries)
+    with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
+        quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
         quantizer.fit(X, queries=queries, progress=args.progress)
     quantizer.save(args.output)
     M, K, d = quantizer.codebooks_.shape
@@ -58,8 +61,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "model": args.output,
         "vectors": len(X),
         "dimension": d,
+        "type": str(X.dtype),
         "codebooks": M,
         "codewords": K,
+        "bytes_before": d * X.itemsize,
         "bytes_per_vector": M,
         "iterations": quantizer.history_[-1]["iteration"],
         "objective": float(quantizer.history_[-1]["objective"]),
@@ -69,8 +74,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    before, after = 4 * result["dimension"], result["bytes_per_vector"]
+    before, after = result["bytes_before"], result["bytes_per_vector"]
     print(f"learned from {result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"iterations: {result['iterations']}, mean squared error: {result['objective']:.6g}")
-    print(f"a vector of {before} bytes (float32) becomes {after} bytes, {before / after:.3g} times less")
+    print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
+    gain = f"{before / after:.3g} times less" if before > after else "no less"
+    print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")
     print(f"model written to {result['model']}")

@@ -1,4 +1,4 @@
-"""Say what is in a file: a model, an index, or vectors.
+"""Say what is in a file: a model, an index, vectors, or ids.
 
 Of models and indexes every byte is checked.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 from compcodes import Index
 from compcodes.cli.common import amount, load_model
-from compcodes.data import load
-from compcodes.data.files import is_vector_file
+from compcodes.data import load_queries
+from compcodes.data.files import is_vector_file, open_array
 
 NAME = "info"
 
@@ -23,52 +23,66 @@ _HEADER_LIMIT = 100_000_000  # that of safetensors
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", help="a model, an index, or a file of vectors")
+    parser.add_argument("file", help="a model, an index, or a file of vectors or ids")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Open the file and describe it."""
     if is_vector_file(args.file):
-        X = load(args.file)
-        return {
-            "file": args.file,
-            "kind": "vectors",
-            "vectors": len(X),
-            "dimension": X.shape[1],
-            "type": str(X.dtype),
-            "bytes": X.nbytes,
-        }
-    if _is_index(args.file):
+        return {"file": args.file, **_describe(args.file)}
+    header = _header(args.file)
+    settings = header.get("settings", {})
+    if settings.get("kind") == "index":
         index = Index.load(args.file, n_jobs=args.jobs)
-        content = {"kind": "index", "vectors": len(index), "bytes_per_vector": index.bytes_per_vector}
+        content = {"kind": "index", "vectors": len(index), "metric": index.metric}
+        content |= {"scale": bool(settings.get("scale")), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
     else:
         content = {"kind": "model"}
         model = load_model(args.file, args.jobs)
     M, K, d = model.codebooks_.shape
     result = {"file": args.file, **content, "dimension": d, "codebooks": M, "codewords": K}
-    result |= {name: getattr(model, name) for name in ("selection", "encoder", "loss")}
+    # A parameter may be an object with parameters of its own.
+    result |= {name: str(getattr(model, name)) for name in ("selection", "encoder", "loss")}
     if model.history_:
         last = model.history_[-1]
         result |= {"iterations": last["iteration"], "objective": last["objective"]}
-    return {**result, "bytes": os.path.getsize(args.file)}
+    begin, end = header["codebooks"]["data_offsets"]
+    return {**result, "bytes": os.path.getsize(args.file), "codebooks_bytes": end - begin}
 
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     for name, value in result.items():
-        text = amount(value) if name == "bytes" else value
+        text = amount(value) if name in ("bytes", "codebooks_bytes") else value
+        if isinstance(text, bool):
+            text = "yes" if text else "no"
         if isinstance(text, (int, float)):
             text = f"{text:,}" if isinstance(text, int) else f"{text:.6g}"
-        print(f"{name.replace('_', ' '):<18}{text}")
+        label = "of them codebooks" if name == "codebooks_bytes" else name.replace("_", " ")
+        print(f"{label:<18}{text}")
 
 
-def _is_index(path: str) -> bool:
-    """Look at the header (safetensors: its length in 8 bytes, then JSON); what is broken is no index."""
+def _describe(path: str) -> dict[str, Any]:
+    """Describe the array in a file: several vectors, one, or ids."""
+    array = open_array(path)
+    if array.ndim == 1 and array.dtype.kind in "iu":
+        content: dict[str, Any] = {"kind": "ids", "ids": len(array)}
+        if len(array):
+            content |= {"smallest": int(array.min()), "largest": int(array.max())}
+    else:
+        array = load_queries(path)
+        content = {"kind": "vectors", "vectors": len(array), "dimension": array.shape[1]}
+    return {**content, "type": str(array.dtype), "bytes": array.nbytes}
+
+
+def _header(path: str) -> dict[str, Any]:
+    """Read the header (safetensors: its length in 8 bytes, then JSON); of what is broken it is empty."""
     with Path(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        header = file.read(min(length, _HEADER_LIMIT))
+        text = file.read(min(length, _HEADER_LIMIT))
     try:
-        return bool(json.loads(json.loads(header)["__metadata__"]["compcodes"])["kind"] == "index")
+        header = json.loads(text)
+        return {**header, "settings": dict(json.loads(header["__metadata__"]["compcodes"]))}
     except (ValueError, KeyError, TypeError):
-        return False
+        return {}

@@ -1,4 +1,4 @@
-"""Find the largest inner products of queries with an index.
+"""Find the vectors of an index that answer queries best.
 
 Without -o the answers are printed, one a line: query, rank, id and score, with tabs between.
 """
@@ -8,9 +8,20 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
 from compcodes import Index
-from compcodes.cli.common import Stopwatch, UsageError, check_output, duration
-from compcodes.data import load, save
+from compcodes.cli.common import (
+    Stopwatch,
+    UsageError,
+    called,
+    check_output,
+    check_overwriting,
+    duration,
+    number_of_results,
+)
+from compcodes.cli.parameters import whole
+from compcodes.data import load, load_ids, load_queries, save
 
 NAME = "search"
 
@@ -19,43 +30,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     add("index", help="from: compcodes build")
-    add("queries", help="vectors to search with")
-    add("-k", type=int, default=10, help="answers for each query (default: 10)")
-    add("-o", "--output", metavar="IDS", help="write ids (queries × k) to a .npy file")
-    add("--scores", metavar="FILE", help="write scores (queries × k) to a .npy file")
-    add(
-        "--rerank",
-        metavar="VECTORS",
-        help="the database's vectors, to re-rank candidates with exact inner products",
-    )
-    add("--candidates", type=int, metavar="N", help="with --rerank: how many to re-rank for each query")
+    add("queries", help="vectors to search with, or one vector")
+    add("-k", type=whole(1), default=10, help="answers for each query, or all there are (default: 10)")
+    add("-o", "--output", metavar="IDS", help="write ids (queries × answers) to a .npy file")
+    add("--scores", metavar="FILE", help="write scores (queries × answers) to a .npy file")
+    add("--filter", metavar="IDS", help="a file of the ids among which to search (default: all)")
+    add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
+    add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, and write the answers or return them."""
     if args.candidates is not None and args.rerank is None:
         raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
+    check_overwriting(
+        {"-o": args.output, "--scores": args.scores}, [args.index, args.queries, args.rerank, args.filter]
+    )
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
     index = Index.load(args.index, n_jobs=args.jobs)
-    Q = load(args.queries)
+    Q = load_queries(args.queries)
     vectors = None if args.rerank is None else load(args.rerank)
-    with Stopwatch() as watch:
-        scores, ids = index.search(Q, k=args.k, rerank=vectors, n_candidates=args.candidates, progress=args.progress)
+    allowed = None if args.filter is None else load_ids(args.filter).reshape(-1)
+    k = number_of_results("-k", args.k, len(index), len(Q))
+    names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
+    with called(names), Stopwatch() as watch:
+        scores, ids = index.search(
+            Q, k, filter=allowed, rerank=vectors, n_candidates=args.candidates, progress=args.progress
+        )
+    if len(ids):  # a filter can leave fewer: as many for each query, the rest is padding
+        k = int(np.count_nonzero(ids[0] != -1))
+    scores, ids = scores[:, :k], ids[:, :k]
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
             save(path, array)
     result: dict[str, Any] = {
         "queries": len(ids),
-        "k": args.k,
+        "k": k,
         "vectors": len(index),
+        "metric": index.metric,
         "seconds": watch.seconds,
         "written": outputs,
     }
     if args.output is None:
-        kept = min(args.k, len(index))  # without the padding, whose score JSON does not know
-        result |= {"ids": ids[:, :kept].tolist(), "scores": scores[:, :kept].tolist()}
+        result |= {"ids": ids.tolist(), "scores": scores.tolist()}
     return result
 
 

@@ -50,8 +50,6 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
     A dataset that is stored in one uncompressed piece is mapped, any other is read.
     """
     h5py = _need("h5py", extra="hdf5", path=path)
-    if not path.is_file():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
     try:
         file = h5py.File(path, "r")
     except OSError as error:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes.data.columns import load_hdf5, load_parquet
 from compcodes.data.vecs import load_vecs
 
-__all__ = ["load", "load_ids", "save"]
+__all__ = ["load", "load_ids", "load_queries", "save"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -46,17 +46,18 @@ def load(path: PathLike) -> NDArray[Any]:
     ImportError
         If the format needs a package that is not installed.
     """
-    array = _open(path)
-    if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}")
-    if array.dtype.isnative and array.flags.aligned:
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
+    return _vectors(path, open_array(path))
+
+
+def load_queries(path: PathLike) -> NDArray[Any]:
+    """Open a file of queries: as `load`, but a single vector (d,) is taken too, as (1, d)."""
+    array = open_array(path)
+    return _vectors(path, array[None, :] if array.ndim == 1 else array)
 
 
 def load_ids(path: PathLike) -> NDArray[np.int64]:
     """Read a file of ids, integers of any shape in any format of `load`, as int64."""
-    array = _open(path)
+    array = open_array(path)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{path}: ids must be integers, found {array.dtype}")
     if array.size and int(array.max()) > np.iinfo(np.int64).max:
@@ -84,15 +85,29 @@ def is_vector_file(path: PathLike) -> bool:
     return suffix in _READERS or suffix in _HDF5
 
 
-def _open(path: PathLike) -> NDArray[Any]:
+def file_of(path: PathLike) -> str:
+    """The path without the name of a dataset in the file."""
+    return _split(path)[0]
+
+
+def open_array(path: PathLike) -> NDArray[Any]:
+    """Open the array in a file, whatever its shape and type."""
     name, dataset = _split(path)
     suffix = Path(name).suffix.lower()
-    if suffix in _HDF5:
-        return load_hdf5(Path(name), dataset)
-    if suffix not in _READERS:
+    if suffix not in _READERS and suffix not in _HDF5:
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
-    return _READERS[suffix](Path(name))
+    with open(name, "rb"):  # the readers each word differently that a file is missing
+        pass
+    return load_hdf5(Path(name), dataset) if suffix in _HDF5 else _READERS[suffix](Path(name))
+
+
+def _vectors(path: PathLike, array: NDArray[Any]) -> NDArray[Any]:
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: vectors must be a 2-D array of numbers, found shape {array.shape} of {array.dtype}")
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _split(path: PathLike) -> tuple[str, str | None]:
