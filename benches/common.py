@@ -51,6 +51,17 @@ def machine():
     )
 
 
+def peak_memory():
+    """Bytes that this process has held at most. (`ru_maxrss` of a child begins with its parent's.)"""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 class Report:
     """Prints lines as they come, and keeps them."""
 

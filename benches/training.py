@@ -6,7 +6,6 @@ numpy should run its best kernel: unset OPENBLAS_CORETYPE. All times are of one 
 those that a ratio compares are taken in turn, so that a machine's mood meets both.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -32,9 +31,14 @@ def in_turn(repeats, *works):
     return np.array([[seconds(work) for work in works] for _ in range(repeats)]).T
 
 
+def greedy(*args, **params):
+    """A model by the paper's procedure."""
+    return cc.CompositionalCodes(*args, encoder="greedy", loss="reconstruction", **params)
+
+
 def encoding(report, X, repeats):
     X = np.asarray(X, dtype=np.float32)
-    codebooks = cc.CompositionalCodes(max_iter=2).fit(X[:20_000]).codebooks_
+    codebooks = greedy(max_iter=2).fit(X[:20_000]).codebooks_
     encoder = _core.Encoder(codebooks, "group")
     words = codebooks.reshape(-1, codebooks.shape[2])
     product = np.empty((len(X), len(words)), dtype=np.float32)
@@ -64,15 +68,15 @@ def ratio(values):
 
 
 def iteration(report, X, repeats):
-    q = cc.CompositionalCodes(max_iter=1, n_jobs=1).fit(X[:20_000])
+    q = greedy(max_iter=1, n_jobs=1).fit(X[:20_000])
     codes = q.encode(X)
     trainer = training.Trainer(X, 8, 256, "group", 1, 0, 1e-3, 0, n_jobs=1)
 
     def whole():
         better = trainer.update(codes, q.codebooks_)
-        errors = _core.errors(better, X, codes, 1)
+        errors = trainer.errors(better, codes)
         moved, _ = _core.reseed(better, X, codes, errors, "group")
-        _core.Encoder(moved, "group", 1).improve(X, codes, 1)
+        _core.Encoder(moved, "group", n_jobs=1).improve(X, codes, 1)
 
     encoder = _core.Encoder(q.codebooks_, "group")
     encode, update, whole_times = in_turn(
@@ -90,15 +94,14 @@ def iteration(report, X, repeats):
 
 
 MEMORY = """
-import resource, sys
+import sys
 import numpy as np, compcodes as cc
 sys.path.insert(0, {folder!r})
-from common import sift
-X = np.asarray(sift("base", {n}))
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-small = cc.CompositionalCodes(2, 4, max_iter=1).fit(X[:100])
+from common import peak_memory as peak, sift
+X = np.array(sift("base", {n}))
+small = cc.CompositionalCodes(2, 4, anneal=1, max_iter=1).fit(X[:100])
 before = peak()
-q = cc.CompositionalCodes(max_iter=1).fit(X)
+q = cc.CompositionalCodes({params}).fit(X)
 after_fit = peak()
 codes = q.encode(X)
 print(before, after_fit, peak(), codes.nbytes + len(X) * 8)
@@ -106,20 +109,19 @@ print(before, after_fit, peak(), codes.nbytes + len(X) * 8)
 
 
 def memory(report, n):
-    """Peak of a fresh process above what it holds before, less the codes and errors of n rows."""
-    code = MEMORY.format(folder=sys.path[0], n=n)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before, fit, encode, output = (int(number) for number in run.stdout.split())
+    """Peak of a fresh process above what it held before."""
     report(f"## Peak memory above inputs, {n:,} × 128\n")
-    megabytes = 1024**2 if sys.platform == "darwin" else 1024
-    report.table(
-        ["", "MB"],
-        [
-            ["fit", f"{(fit - before) / megabytes:.0f}"],
-            ["encode after it", f"{(encode - before) / megabytes:.0f}"],
-            ["of which codes and errors of all rows", f"{output / 2**20:.0f}"],
-        ],
-    )
+    rows = []
+    for name, params in [
+        ("greedy, reconstruction", "encoder='greedy', loss='reconstruction', max_iter=1"),
+        ("local search, inner product", "anneal=1, max_iter=1"),
+    ]:
+        code = MEMORY.format(folder=sys.path[0], n=n, params=params)
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        before, fit, encode, output = (int(number) for number in run.stdout.split())
+        megabytes = [f"{size / 2**20:.0f}" for size in (fit - before, encode - before, output)]
+        rows.append([name, *megabytes])
+    report.table(["", "fit, MB", "fit and encode, MB", "of which codes and errors of all rows, MB"], rows)
 
 
 def objectives(report, learn, base):
@@ -127,7 +129,7 @@ def objectives(report, learn, base):
     rows = []
     for init in ("residual", "random"):
         for selection in ("group", "m-selection", "m-combination"):
-            q = cc.CompositionalCodes(selection=selection, init=init, encoder="greedy")
+            q = greedy(selection=selection, init=init)
             took = seconds(lambda q=q: q.fit(learn))
             rows.append((f"{selection}, {init} start", error(q, learn), error(q, base), took))
     pq = faiss_pq(learn, base)
@@ -149,7 +151,7 @@ def objectives(report, learn, base):
 
 
 def error(q, X):
-    return _core.errors(q.codebooks_, X, q.encode(X)).mean()
+    return _core.errors(q.codebooks_, X, q.encode(X), 1.0).mean()
 
 
 def faiss_pq(learn, base):
@@ -176,7 +178,6 @@ def main():
         iteration(report, sift("base", 2000 if args.tiny else 500_000), 1 if args.tiny else 3)
     memory(report, 2000 if args.tiny else 500_000)
     objectives(report, sift("learn", n), sift("base", 2000 if args.tiny else 200_000))
-    report(f"Peak memory of the benchmark itself: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! Vertical operations on sixteen numbers at a time, in plain loops that the compiler turns into vector instructions.
 //!
-//! Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
+//! Numbers are loaded as whole lanes before any is stored: the compiler cannot tell that two slices do not overlap, and
+//! would otherwise add them one by one. Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
 //! follows, and in the loop it misleads the vectoriser.
 
 use super::gram::Row;
@@ -13,6 +14,11 @@ pub(super) type Lanes = [f32; LANES];
 #[inline(always)]
 pub(super) fn min(a: f32, b: f32) -> f32 {
     if b < a { b } else { a }
+}
+
+#[inline(always)]
+fn load(values: &[f32]) -> Lanes {
+    *values.first_chunk().expect("a chunk of LANES")
 }
 
 /// The minimum of each lane over `scores`.
@@ -32,10 +38,12 @@ pub(super) fn minima(scores: &[f32]) -> Lanes {
 pub(super) fn add_minima(scores: &mut [f32], row: &[f32]) -> Lanes {
     let mut minima = [f32::INFINITY; LANES];
     for (scores, row) in scores.chunks_exact_mut(LANES).zip(row.chunks_exact(LANES)) {
+        let (mut sums, row) = (load(scores), load(row));
         for l in 0..LANES {
-            scores[l] += row[l];
-            minima[l] = min(minima[l], scores[l]);
+            sums[l] += row[l];
+            minima[l] = min(minima[l], sums[l]);
         }
+        scores.copy_from_slice(&sums);
     }
     minima
 }
@@ -62,7 +70,7 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
     }
 }
 
-/// `scores += to`.
+/// `scores += to`. Written lane by lane this takes half as long again: the wider loop converts 32 numbers at once.
 #[inline(always)]
 pub(super) fn add(scores: &mut [f32], to: Row<'_>) {
     scores.iter_mut().zip(to.values).for_each(|(score, &new)| *score += f32::from(new) * to.step);
@@ -80,5 +88,11 @@ pub(super) fn add_difference(scores: &mut [f32], to: Row<'_>, from: Row<'_>) {
 /// `scores += factor · row`.
 #[inline(always)]
 pub(super) fn add_multiple(scores: &mut [f32], factor: f32, row: &[f32]) {
-    scores.iter_mut().zip(row).for_each(|(score, row)| *score += factor * row);
+    for (scores, row) in scores.chunks_exact_mut(LANES).zip(row.chunks_exact(LANES)) {
+        let (mut sums, row) = (load(scores), load(row));
+        for l in 0..LANES {
+            sums[l] += factor * row[l];
+        }
+        scores.copy_from_slice(&sums);
+    }
 }
