@@ -63,13 +63,16 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	rm -rf $(VENV)-wheel
 
 bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
-	$(BIN)/python -m pip install --quiet 'faiss-cpu>=1.8' 'threadpoolctl>=3.0'
 	$(BIN)/python benches/training.py
+	$(BIN)/python benches/search.py
+	$(BIN)/python benches/accuracy.py
 	$(BIN)/python benches/accuracy.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/training.py --tiny
+	$(BIN)/python benches/search.py --tiny
+	$(BIN)/python benches/accuracy.py --tiny
 	$(BIN)/python benches/accuracy.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 

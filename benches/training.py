@@ -129,7 +129,7 @@ def objectives(report, learn, base):
     rows = []
     for init in ("residual", "random"):
         for selection in ("group", "m-selection", "m-combination"):
-            q = greedy(selection=selection, init=init)
+            q = greedy(selection=selection, init=init, max_iter=60, tol=0)
             took = seconds(lambda q=q: q.fit(learn))
             rows.append((f"{selection}, {init} start", error(q, learn), error(q, base), took))
     pq = faiss_pq(learn, base)

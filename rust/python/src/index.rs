@@ -20,9 +20,9 @@ type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Codebooks (M, K, d) f32, selection, parameters as JSON.
 type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
 
-/// Codes and table entries below which a search takes a few milliseconds at most: the calling thread then waits for the
+/// Codes and table entries below which a search takes some milliseconds at most: the calling thread then waits for the
 /// pool itself. To start a worker and wake it up costs several times what a search of a small index takes.
-const BRIEF: usize = 10_000_000;
+const BRIEF: usize = 64_000_000;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
     (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
