@@ -155,7 +155,7 @@ def test_other_signals_are_handled_as_ever():
         "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
         "X = np.random.default_rng(0).normal(size=(60_000, 64)).astype('f4')\n"
         "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()\n"
-        "q = cc.CompositionalCodes(8, 256, max_iter=2).fit(X)\n"
+        "q = cc.CompositionalCodes(8, 256, encoder='greedy', loss='reconstruction', max_iter=2, tol=0).fit(X)\n"
         "print(len(seen), len(q.history_))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

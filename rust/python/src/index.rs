@@ -2,7 +2,7 @@
 
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::{pool, run, run_holding};
+use crate::run::{here, pool, run, run_holding};
 use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
@@ -20,9 +20,8 @@ type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Codebooks (M, K, d) f32, selection, parameters as JSON.
 type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
 
-/// Codes and table entries below which a search takes some milliseconds at most: the calling thread then waits for the
-/// pool itself. To start a worker and wake it up costs several times what a search of a small index takes.
-const BRIEF: usize = 64_000_000;
+/// Codes and table entries below which a search takes less time than to wake up other threads for it.
+const BRIEF: usize = 16_000_000;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
     (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
@@ -292,15 +291,16 @@ impl Index {
         let brief = |index: &compcodes::Index| {
             let (books, words, dim) = index.model().codebooks.view().dim();
             let work = books.saturating_mul(index.len() + words * dim).saturating_mul(queries.nrows());
-            progress.is_none() && vectors.is_none() && work < BRIEF
+            progress.is_none()
+                && vectors.is_none()
+                && work < if n_jobs == Some(1) { 4 * BRIEF } else { BRIEF }
         };
         // Where a change is under way there is nothing brief about it.
         if let Ok(index) = self.index.try_read()
             && brief(&index)
         {
-            let (index, pool) = (&*index, pool(n_jobs)?);
-            let hits = py.detach(|| pool.install(|| search(index, &())));
-            return Ok(found(py, hits.map_err(to_python)?));
+            let index = &*index;
+            return Ok(found(py, here(py, || search(index, &()))?.map_err(to_python)?));
         }
         let search = |index: &Guard<'_>, monitor: &dyn Monitor| search(index, monitor);
         Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
