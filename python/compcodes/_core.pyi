@@ -11,6 +11,7 @@ __all__ = [
     "Index",
     "__version__",
     "decode",
+    "descend",
     "errors",
     "exact_search",
     "isa",
