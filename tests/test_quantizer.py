@@ -28,8 +28,17 @@ def test_the_objective_never_rises(X, selection, init):
 
 
 def test_schemes_are_ordered_as_property_3_says(X):
-    loss = {s: cc.CompositionalCodes(4, 16, s).fit(X).history_[-1]["objective"] for s in SELECTIONS}
-    assert loss["group"] < loss["m-selection"] <= loss["m-combination"] * 1.02
+    """Each scheme may start from the solution of the more constrained one, and then ends no worse."""
+
+    def fit(selection, init="residual"):
+        q = cc.CompositionalCodes(4, 16, selection, loss="reconstruction", init=init).fit(X)
+        return q.history_[-1]["objective"], q.codebooks_
+
+    combination, codebooks = fit("m-combination")
+    selection, codebooks = fit("m-selection", codebooks)
+    group, _ = fit("group", codebooks)
+    assert group < 0.9 * selection
+    assert selection <= 1.02 * combination  # encoding is not exact
 
 
 def test_shared_codebooks_are_equal_and_combinations_distinct(X):
