@@ -91,6 +91,8 @@ def descend(
     sample_weight: _F64 | None = None,
     n_jobs: int | None = None,
     progress: _Progress = None,
+    shrink: float = 0.0,
+    past: tuple[_F64, _F64] | None = None,
 ) -> _F32: ...
 def errors(
     codebooks: _F32,

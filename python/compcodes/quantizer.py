@@ -63,6 +63,10 @@ class CompositionalCodes:
         Training ends when an iteration lowers the objective by less than this share of it.
     ridge : float, default 1e-3
         Weight of the pull toward the previous codebooks in the update, as a share of the mean use of a codeword.
+    shrinkage : float, default 4.0
+        How strongly the update pulls codewords to the mean of their codebook, in multiples of what would be right
+        were all of it normally distributed. Without it (0) codebooks fit the noise of small data, and drift apart in
+        ways that cancel out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
     random_state : int, numpy.random.Generator or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
@@ -113,6 +117,7 @@ class CompositionalCodes:
         max_iter: int = 25,
         tol: float = 1e-3,
         ridge: float = 1e-3,
+        shrinkage: float = 4.0,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -126,6 +131,7 @@ class CompositionalCodes:
         self.max_iter = max_iter
         self.tol = tol
         self.ridge = ridge
+        self.shrinkage = shrinkage
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -192,6 +198,7 @@ class CompositionalCodes:
             max_iter=self.max_iter,
             tol=self.tol,
             ridge=self.ridge,
+            shrinkage=self.shrinkage,
             seed=_seed(self.random_state),
             encoder=encoder.training_steps(),
             anneal=self.anneal if encoder.anneals and not own else 0,
@@ -349,7 +356,7 @@ class CompositionalCodes:
             value = getattr(self, name)
             if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
                 raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
-        for name, positive in [("tol", False), ("ridge", True)]:
+        for name, positive in [("tol", False), ("ridge", True), ("shrinkage", False)]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{name} is {value!r}: want a number")

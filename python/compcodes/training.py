@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["Trained", "Trainer", "normal_equations", "solve"]
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.uint8]
+Sums: TypeAlias = tuple[Doubles, Doubles]
 Report: TypeAlias = Callable[[int, int], object]
 
 
@@ -127,6 +129,7 @@ class Trainer:
     tol: float
     ridge: float
     seed: int
+    shrinkage: float = 0.0
     encoder: tuple[str, int] = ("greedy", 0)
     eta: float = 1.0
     anneal: int = 0
@@ -154,15 +157,15 @@ class Trainer:
         errors = self.errors(codebooks, codes)
         self._record(errors)
         for _ in range(self.max_iter):
-            better = self.update(codes, codebooks)
-            errors = self.errors(better, codes)
-            # The update can raise the objective only by rounding; then there is nothing left to gain.
-            if self.objective(errors) > self._history[-1]["objective"]:
+            better = self.update(codes, codebooks, self.pull(errors))
+            better, _ = _core.reseed(better, self.X, codes, self.errors(better, codes), self.selection)
+            better_codes, errors = self.improve(better, codes)
+            before, now = self._history[-1]["objective"], self.objective(errors)
+            # The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
+            if now > before:
                 break
-            codebooks, _ = _core.reseed(better, self.X, codes, errors, self.selection)
-            codes, errors = self._improve(codebooks, codes)
+            codebooks, codes = better, better_codes
             self._record(errors)
-            before, now = (entry["objective"] for entry in self._history[-2:])
             if before - now <= self.tol * before:
                 break
         return Trained(codebooks, codes, self._history)
@@ -179,7 +182,7 @@ class Trainer:
             codebooks = _core.random_vectors(self.X, *self.sizes)
         else:
             codebooks = _core.residual_kmeans(self.X, *self.sizes, self.n_jobs)
-        return codebooks, self._encoder(codebooks).encode(self.X, self.n_jobs, self._within())
+        return codebooks, self.coder(codebooks).encode(self.X, self.n_jobs, self.within())
 
     def _annealed(self, codebooks: Floats, codes: Codes) -> tuple[Floats, Codes]:
         """Alternate with noise on the codebooks while encoding, less and less of it.
@@ -189,18 +192,19 @@ class Trainer:
         this is part of the start.
         """
         rng = np.random.default_rng(self.seed)
-        spread = self._spread() / self.n_codebooks
+        spread = self.spread / self.n_codebooks
         books = 1 if self.selection != "group" else self.n_codebooks
         for iteration in range(self.anneal):
-            codebooks = self.update(codes, codebooks)
+            codebooks = self.update(codes, codebooks, self.pull(self.errors(codebooks, codes)))
             codebooks, _ = _core.reseed(codebooks, self.X, codes, self.errors(codebooks, codes), self.selection)
             temperature = (1 - (iteration + 1) / self.anneal) ** 0.5
             noise = temperature * spread * rng.standard_normal((books, *codebooks.shape[1:]))
-            codes, _ = self._improve((codebooks + noise).astype(np.float32), codes)
+            codes, _ = self.improve((codebooks + noise).astype(np.float32), codes)
         return codebooks, codes
 
-    def _spread(self) -> Doubles:
-        """Return the standard deviation of each dimension, by weight, from at most some 20,000 rows."""
+    @cached_property
+    def spread(self) -> Doubles:
+        """The standard deviation of each dimension, by weight, from at most some 20,000 rows."""
         rows = slice(None, None, max(1, len(self.X) // 20_000))
         sample = np.asarray(self.X[rows], dtype=np.float64)
         weights = None if self.sample_weight is None else self.sample_weight[rows]
@@ -209,29 +213,71 @@ class Trainer:
         mean = np.average(sample, axis=0, weights=weights)
         return np.sqrt(np.average((sample - mean) ** 2, axis=0, weights=weights))
 
-    def _encoder(self, codebooks: Floats) -> _core.Encoder:
+    def pull(self, errors: Doubles) -> float:
+        """Weight of the pull of codewords to the mean of their codebook, in the unit of A's diagonal.
+
+        Where codewords are normal about the mean, and what they leave of a vector is too, the best weight is the
+        ratio of the two variances: of what is left (the loss) and of what one of M codebooks holds (an M-th of the
+        data's). It is `shrinkage` times that. So it vanishes where the codes are nearly exact, and beside the
+        vectors that use a codeword where these are many.
+        """
+        variance = float((self.spread**2).sum())
+        if self.shrinkage == 0 or not 0 < variance < np.inf:
+            return 0.0
+        ratio = min(self.objective(errors) / variance, 1.0)
+        mean = 1.0 if self.sample_weight is None else float(self.sample_weight.mean())
+        return self.shrinkage * self.n_codebooks * ratio * mean
+
+    def coder(self, codebooks: Floats) -> _core.Encoder:
         """Return the encoder for the next pass; each pass has random numbers of its own."""
         seed = (self.seed + 0x9E3779B97F4A7C15 * self._stage) % 2**64
         return _core.Encoder(codebooks, self.selection, self.eta, self.encoder, seed, self.n_jobs)
 
-    def _improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, Doubles]:
-        codes, _, errors = self._encoder(codebooks).improve(self.X, codes, self.n_jobs, self._within())
+    def improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, Doubles]:
+        """Better codes (n, M) where there are any, and the loss of each row."""
+        codes, _, errors = self.coder(codebooks).improve(self.X, codes, self.n_jobs, self.within())
         return codes, errors
 
-    def update(self, codes: Codes, previous: Floats) -> Floats:
-        """Best codebooks (M, K, d) for `codes`; better ones, for a loss that has no closed form."""
+    def update(self, codes: Codes, previous: Floats, pull: float = 0.0, past: Sums | None = None) -> Floats:
+        """Best codebooks (M, K, d) for `codes`; better ones, for a loss that has no closed form.
+
+        `pull` is the weight of a pull of codewords to the mean of their codebook, `past` the sums of vectors seen
+        before.
+        """
         M, K, d = previous.shape
         if self.eta > 1:
             return _core.descend(
-                self.X, codes, previous, self.eta, self.ridge, self.selection, self.sample_weight, self.n_jobs
+                self.X,
+                codes,
+                previous,
+                self.eta,
+                self.ridge,
+                self.selection,
+                self.sample_weight,
+                self.n_jobs,
+                shrink=pull,
+                past=past,
             )
+        A, b = self.sums(codes)
+        if past is not None:
+            A, b = A + past[0], b + past[1]
+        books = 1 if self.selection != "group" else M
+        start = previous[:books].reshape(-1, d).astype(np.float64)
+        if pull > 0:
+            uses = np.einsum("ii->i", A).reshape(books, K, 1)
+            means = (uses * start.reshape(books, K, d)).sum(axis=1) / uses.sum(axis=1)
+            A, b = A + pull * np.eye(len(A)), b + pull * np.repeat(means, K, axis=0)
+        codebooks = solve(A, b, start, self.ridge).astype(np.float32)
+        return np.ascontiguousarray(np.broadcast_to(codebooks.reshape(-1, K, d), (M, K, d)))
+
+    def sums(self, codes: Codes) -> Sums:
+        """The two sides of the normal equations; of one codebook where the M are one."""
+        M, K, d = self.n_codebooks, self.n_codewords, self.X.shape[1]
         A, b = _core.normal_equations(self.X, codes, K, self.sample_weight, self.n_jobs)
         if self.selection != "group":
-            # One codebook: it is used as often as all M places together use it.
+            # It is used as often as all M places together use it.
             A, b = A.reshape(M, K, M, K).sum(axis=(0, 2)), b.reshape(M, K, d).sum(axis=0)
-            previous = previous[:1]
-        codebooks = solve(A, b, previous.reshape(-1, d), self.ridge).astype(np.float32)
-        return np.ascontiguousarray(np.broadcast_to(codebooks.reshape(-1, K, d), (M, K, d)))
+        return A, b
 
     def errors(self, codebooks: Floats, codes: Codes) -> Doubles:
         """Loss of each row (n,)."""
@@ -246,7 +292,7 @@ class Trainer:
         entry = {"iteration": len(self._history), "objective": self.objective(errors), "seconds": seconds}
         self._history.append(entry)
 
-    def _within(self) -> Report | None:
+    def within(self) -> Report | None:
         """Progress of a pass over the vectors as progress of the whole."""
         report, stage, stages = self.report, self._stage, self.anneal + self.max_iter + 1
         self._stage += 1

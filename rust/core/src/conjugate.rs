@@ -3,31 +3,39 @@
 //! Its normal operator ties all dimensions together, M·K·d unknowns at once, so it is never assembled. It is applied:
 //! to P it gives A P, with A = B W Bᵀ of the plain loss, plus β Σ w b uᵀ⟨u, p̄⟩, which decodes P for every vector and
 //! scatters the products back. A few steps of conjugate gradients from the codebooks at hand go as far as the next
-//! encoding can use. The right-hand side is simply η times that of the plain loss, since uuᵀx = x.
+//! encoding can use.
 
 use crate::codebooks::Codebooks;
 use crate::encode::Loss;
 use crate::error::Result;
 use crate::monitor::Monitor;
-use crate::update::{NormalEquations, Problem};
+use crate::update::{NormalEquations, Prior, Problem};
 use ndarray::{Array2, Zip};
 
 /// Steps of conjugate gradients.
 const STEPS: usize = 8;
 
 /// Codebooks near `previous` with a smaller loss for `codes`; never a larger one but by rounding. A proximal ridge of
-/// `ridge` times the mean use of a codeword keeps those that nothing determines where they are.
+/// `ridge` times the mean use of a codeword keeps those that nothing determines where they are; `prior` says what else
+/// is known of them.
 ///
 /// # Errors
-/// Those of [`NormalEquations::assemble`].
+/// Those of [`NormalEquations::assemble`], or a prior of another shape.
 pub fn descend(
     problem: &Problem<'_>,
     previous: &Codebooks,
     loss: Loss,
     ridge: f64,
+    prior: &Prior<'_>,
     monitor: &dyn Monitor,
 ) -> Result<Codebooks> {
-    let NormalEquations { a, b } = problem.normal_equations(monitor)?;
+    let mut equations = problem.normal_equations(monitor)?;
+    // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
+    equations.b *= loss.eta();
+    let start = problem.unknowns(previous);
+    let counts = equations.a.diag().to_owned();
+    prior.add_to(&mut equations, start.view(), problem.n_codewords)?;
+    let NormalEquations { a, b } = equations;
     let mean = a.diag().mean().unwrap_or(0.0);
     let lambda = ridge * if mean > 0.0 { mean } else { 1.0 };
     let beta = loss.extra();
@@ -38,11 +46,10 @@ pub fn descend(
         out.scaled_add(beta, &problem.scatter_along(p, monitor)?);
         Ok(out)
     };
-    let start = problem.unknowns(previous);
     // Jacobi: the term along u adds about 1/d of β to a diagonal entry.
-    let share = 1.0 + beta / start.ncols() as f64;
-    let diagonal = a.diag().mapv(|count| count * share + lambda).insert_axis(ndarray::Axis(1));
-    let mut residual = loss.eta() * &b - apply(&start)?;
+    let diagonal = &a.diag() + &(counts * (beta / start.ncols() as f64)) + lambda;
+    let diagonal = diagonal.insert_axis(ndarray::Axis(1));
+    let mut residual = b - apply(&start)?;
     let mut change = Array2::zeros(start.raw_dim());
     let mut direction = &residual / &diagonal;
     let mut product = inner(&residual, &direction);

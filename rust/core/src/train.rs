@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::init::{random_vectors, residual_kmeans};
 use crate::monitor::Monitor;
 use crate::solve::solve_proximal;
-use crate::update::{Problem, reseed};
-use crate::vectors::Vectors;
+use crate::update::{Prior, Problem, reseed};
+use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2};
 
 /// How training starts.
@@ -41,6 +41,9 @@ pub struct Training {
     pub tolerance: f64,
     /// λ of the proximal ridge, as a share of the mean use of a codeword.
     pub ridge: f64,
+    /// How strongly codewords are pulled to the mean of their codebook, in multiples of what would be right were all of
+    /// it normally distributed. Without it codebooks fit the noise of small data.
+    pub shrinkage: f64,
     /// Seed of all that is random.
     pub seed: u64,
 }
@@ -57,6 +60,7 @@ impl Default for Training {
             max_iter: 25,
             tolerance: 1e-3,
             ridge: 1e-3,
+            shrinkage: 4.0,
             seed: 0,
         }
     }
@@ -89,17 +93,21 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
     let mut codes = encoder(&codebooks)?.encode(x, &())?;
     let mut errors = encode::errors(&codebooks, loss, x, codes.view(), &())?;
     let mut history = vec![mean(&errors)];
+    let variance = variance(x)?;
     for iteration in 0..training.max_iter {
         monitor.report(iteration as u64, training.max_iter as u64)?;
-        let better = update(x, &codes, &codebooks, training)?;
-        let now = encode::errors(&better, loss, x, codes.view(), &())?;
-        // Least squares cannot raise the objective but by rounding; then there is nothing left to gain.
-        if mean(&now) > history[iteration] {
+        let share = if variance > 0.0 { (mean(&errors) / variance).min(1.0) } else { 0.0 };
+        let better = update(x, &codes, &codebooks, training, training.shrinkage * m as f64 * share)?;
+        let worst = encode::errors(&better, loss, x, codes.view(), &())?;
+        let worst = worst.as_slice().expect("contiguous");
+        let (better, _) = reseed(&better, x, codes.view(), worst, selection.is_shared())?;
+        let mut better_codes = codes.clone();
+        errors = encoder(&better)?.improve(x, &mut better_codes, &())?.after;
+        // The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
+        if mean(&errors) > history[iteration] {
             break;
         }
-        let now = now.as_slice().expect("contiguous");
-        (codebooks, _) = reseed(&better, x, codes.view(), now, selection.is_shared())?;
-        errors = encoder(&codebooks)?.improve(x, &mut codes, &())?.after;
+        (codebooks, codes) = (better, better_codes);
         history.push(mean(&errors));
         if history[iteration] - history[iteration + 1] <= training.tolerance * history[iteration] {
             break;
@@ -117,15 +125,37 @@ fn update(
     codes: &Array2<u8>,
     previous: &Codebooks,
     training: &Training,
+    shrink: f64,
 ) -> Result<Codebooks> {
     let n_codewords = previous.n_codewords();
     let shared = training.selection.is_shared();
     let problem = Problem { x, codes: codes.view(), weights: None, n_codewords, shared };
+    let prior = Prior { shrink, past: None };
     if training.loss != Loss::RECONSTRUCTION {
-        return descend(&problem, previous, training.loss, training.ridge, &());
+        return descend(&problem, previous, training.loss, training.ridge, &prior, &());
     }
-    let equations = problem.normal_equations(&())?;
-    problem.codebooks(solve_proximal(&equations, problem.unknowns(previous).view(), training.ridge)?)
+    let unknowns = problem.unknowns(previous);
+    let mut equations = problem.normal_equations(&())?;
+    prior.add_to(&mut equations, unknowns.view(), n_codewords)?;
+    problem.codebooks(solve_proximal(&equations, unknowns.view(), training.ridge)?)
+}
+
+/// Mean squared distance of some 20,000 rows to their mean.
+fn variance(x: &dyn Vectors) -> Result<f64> {
+    let step = (x.n() / 20_000).max(1);
+    let mut row = vec![0.0; x.dim()];
+    let (mut sum, mut squares, mut n) = (vec![0.0; x.dim()], 0.0, 0.0);
+    for i in (0..x.n()).step_by(step) {
+        read_finite(x, "X", i, &mut row)?;
+        for (sum, &value) in sum.iter_mut().zip(&row) {
+            let value = f64::from(value);
+            *sum += value;
+            squares += value * value;
+        }
+        n += 1.0;
+    }
+    let mean: f64 = sum.iter().map(|sum| (sum / n) * (sum / n)).sum();
+    Ok(squares / n - mean)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::{Subset, Vectors, read_finite};
-use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
 /// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
@@ -74,6 +74,55 @@ impl NormalEquations {
     pub fn add(&mut self, other: &Self) {
         self.a += &other.a;
         self.b += &other.b;
+    }
+}
+
+/// What is known of the codebooks beside the vectors at hand: more terms of the update's quadratic problem.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prior<'a> {
+    /// Weight of a pull of every codeword toward the mean of its codebook, in the unit of the diagonal of A: vectors.
+    pub shrink: f64,
+    /// Sums of vectors seen before, of the shape of the equations.
+    pub past: Option<&'a NormalEquations>,
+}
+
+impl Prior<'_> {
+    /// Adds its terms to `equations`, whose unknowns are now `previous` (M·K, d).
+    ///
+    /// The mean that codewords are pulled to is weighted by their use; it may be anything, since a shift of one codebook
+    /// against another changes no sum.
+    ///
+    /// # Errors
+    /// `past` has another shape.
+    pub fn add_to(
+        &self,
+        equations: &mut NormalEquations,
+        previous: ArrayView2<'_, f64>,
+        n_codewords: usize,
+    ) -> Result<()> {
+        if let Some(past) = self.past {
+            if past.a.dim() != equations.a.dim() || past.b.dim() != equations.b.dim() {
+                return Err(invalid!(
+                    "past has shapes {:?} and {:?}: want {:?} and {:?}",
+                    past.a.dim(),
+                    past.b.dim(),
+                    equations.a.dim(),
+                    equations.b.dim()
+                ));
+            }
+            equations.add(past);
+        }
+        if self.shrink > 0.0 {
+            for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
+                let rows = i * n_codewords..(i + 1) * n_codewords;
+                let counts = equations.a.diag().slice(s![rows.clone()]).to_owned();
+                let total = counts.sum();
+                let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
+                equations.b.slice_mut(s![rows, ..]).scaled_add(self.shrink, &mean);
+            }
+            equations.a.diag_mut().iter_mut().for_each(|entry| *entry += self.shrink);
+        }
+        Ok(())
     }
 }
 
@@ -398,6 +447,24 @@ mod tests {
         let mut sum = part(0..33);
         sum.add(&part(33..100));
         assert_eq!(sum, part(0..100));
+    }
+
+    #[test]
+    fn a_prior_pulls_to_the_mean_of_the_codebook_and_adds_the_past() {
+        let (x, codes) = example();
+        let mut equations = NormalEquations::assemble(&x.view(), codes.view(), 5, None, &()).unwrap();
+        let (plain, past) = (equations.clone(), equations.clone());
+        let previous = Array2::from_shape_fn((10, 3), |(i, j)| (i * 3 + j) as f64);
+        let prior = Prior { shrink: 2.0, past: Some(&past) };
+        prior.add_to(&mut equations, previous.view(), 5).unwrap();
+        assert_eq!(equations.a, 2.0 * &plain.a + 2.0 * Array2::<f64>::eye(10));
+        let counts = plain.a.diag().slice(s![5..]).to_owned();
+        let mean = counts.dot(&previous.slice(s![5.., ..])) / counts.sum();
+        let pulled = &equations.b.row(7) - &(2.0 * &plain.b.row(7));
+        assert!((pulled - 2.0 * mean).iter().all(|difference| difference.abs() < 1e-9));
+        let other = NormalEquations { a: Array2::zeros((3, 3)), b: Array2::zeros((3, 3)) };
+        let prior = Prior { shrink: 0.0, past: Some(&other) };
+        assert!(prior.add_to(&mut equations, previous.view(), 5).is_err());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use crate::arrays::{Rows, codebooks, codes, numbers};
 use crate::errors::to_python;
 use crate::run::run;
 use compcodes::encode::{Encoding, Loss};
-use compcodes::update::{NormalEquations, Problem};
+use compcodes::update::{NormalEquations, Prior, Problem};
 use compcodes::{Selection, conjugate, encode, init, update};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -165,7 +165,7 @@ pub(crate) fn normal_equations<'py>(
 
 /// Codebooks (M, K, d) f32 near the previous ones that lower the inner-product loss.
 #[pyfunction]
-#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None))]
+#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None, shrink=0.0, past=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn descend<'py>(
     py: Python<'py>,
@@ -178,17 +178,21 @@ pub(crate) fn descend<'py>(
     sample_weight: Option<Any<'_, 'py>>,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
+    shrink: f64,
+    past: Option<(PyReadonlyArray2<'py, f64>, PyReadonlyArray2<'py, f64>)>,
 ) -> PyResult<Bound<'py, PyArray3<f32>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (previous, loss) = (self::codebooks(previous, "previous")?, loss(eta)?);
     let shared = self::selection(selection)?.is_shared();
     let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
     let weights = weights.as_ref().map(|w| w.as_array().to_vec());
+    let past = past.map(|(a, b)| NormalEquations { a: a.as_array().to_owned(), b: b.as_array().to_owned() });
+    let prior = Prior { shrink, past: past.as_ref() };
     let (x, codes) = (rows.view(), codes.as_array());
     let books = run(py, n_jobs, progress, |monitor| {
         let n_codewords = previous.n_codewords();
         let problem = Problem { x: &*x, codes, weights: weights.as_deref(), n_codewords, shared };
-        conjugate::descend(&problem, &previous, loss, ridge, monitor)
+        conjugate::descend(&problem, &previous, loss, ridge, &prior, monitor)
     })?;
     Ok(books.into_inner().into_pyarray(py))
 }
