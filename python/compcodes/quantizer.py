@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core, encoders, losses
-from compcodes._arrays import as_codes, as_numbers, as_queries, as_vectors, as_weights, check_jobs
+from compcodes import _core, encoders, losses, streaming
+from compcodes._arrays import as_codes, as_count, as_numbers, as_queries, as_vectors, as_weights, check_jobs
 from compcodes.progress import ProgressLike, staged
-from compcodes.training import Report, Trainer
+from compcodes.training import Report, Trained, Trainer
 from compcodes.tuning import tune
 
 if TYPE_CHECKING:
@@ -72,15 +73,19 @@ class CompositionalCodes:
     n_jobs : int, optional
         Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
         solve follows numpy's own settings.
+    max_train : int, optional
+        The most vectors that `fit` trains on: a random sample of so many, in order, which is copied as it is stored.
+        By default it trains on all.
 
     Attributes
     ----------
     codebooks_ : (M, K, d) float32
         Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
     history_ : list of dict
-        "iteration", "objective" (mean loss of the training vectors, by weight) and "seconds" since the
-        beginning; the start is iteration 0. The objective never rises. It is that of the codes that training ended
-        with; `encode` starts anew and comes near them, not to them.
+        "iteration", "objective" (mean loss of the training vectors, by weight), "seconds" since the beginning, and
+        "vectors", how many were trained on; the start is iteration 0. The objective never rises. It is that of the
+        codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
+        `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
     loss_ : dict
         The loss that was used: "name" and, for "inner-product", the "eta" and "weight_power" that were given or
         chosen.
@@ -103,6 +108,8 @@ class CompositionalCodes:
     history_: list[dict[str, Any]]
     loss_: dict[str, Any]
     n_features_in_: int
+    _selection: str
+    _past: streaming.Past | None = None
 
     def __init__(
         self,
@@ -120,6 +127,7 @@ class CompositionalCodes:
         shrinkage: float = 4.0,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
+        max_train: int | None = None,
     ) -> None:
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
@@ -134,6 +142,7 @@ class CompositionalCodes:
         self.shrinkage = shrinkage
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.max_train = max_train
 
     def fit(
         self,
@@ -156,7 +165,8 @@ class CompositionalCodes:
         sample_weight : (n,), optional
             Weight of each vector in the objective.
         progress : callable or True, optional
-            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are
+            "choose loss", where its parameters are not given, and "fit".
 
         Returns
         -------
@@ -170,24 +180,136 @@ class CompositionalCodes:
         TypeError
             An array is not of real numbers.
         """
-        X = as_vectors(X, "X")
-        if len(X) == 0:
-            raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
+        X, weights = self._training_data(X, sample_weight)
         self._check()
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
-        weights = None if sample_weight is None else as_weights(sample_weight, len(X))
-        loss = losses.as_loss(self.loss)
-        if isinstance(loss, losses.InnerProduct):
-            loss = tune(self._trainer(X), loss, queries)
-        trainer = self._trainer(X, report=staged(progress, "fit")).with_loss(loss, weights)
-        trained = trainer.run(self._init_for(X.shape[1]))
-        self._set(trained.codebooks, trainer.selection)
-        self.history_ = trained.history
-        self.loss_ = losses.parameters(loss)
+        X, weights, seed = self._sampled(X, weights)
+        self._adopt(*self._train(X, queries, weights, seed, progress)[1:])
         return self
 
-    def _trainer(self, X: NDArray[Any], report: Report | None = None) -> Trainer:
+    def partial_fit(
+        self, X: ArrayLike, sample_weight: ArrayLike | None = None, *, progress: ProgressLike = None
+    ) -> Self:
+        """Learn from one batch of a stream.
+
+        The first call is `fit`; it chooses the loss. Each later one goes on from the codebooks at hand, be they of
+        `fit`, of a file, or of the batches before: it encodes the batch, and updates the codebooks for it and for what
+        it keeps of earlier batches, sums of a size that does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
+        `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
+
+        Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
+        and each batch weighs more than those before: every call forgets a fifth of their sums.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            The batch.
+        sample_weight : (n,), optional
+            Weight of each vector.
+        progress : callable or True, optional
+            As in `fit`.
+
+        Returns
+        -------
+        CompositionalCodes
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As in `fit`; or n_codebooks, n_codewords or selection are no longer those of the model.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> rng = np.random.default_rng(0)
+        >>> q = cc.CompositionalCodes(n_codebooks=2, n_codewords=16)
+        >>> for _ in range(3):
+        ...     q = q.partial_fit(rng.normal(size=(1000, 8)))
+        >>> q.history_[-1]["vectors"]
+        3000
+        """
+        X, weights = self._training_data(X, sample_weight)
+        self._check()
+        if not hasattr(self, "codebooks_"):
+            trainer, trained, loss = self._train(X, None, weights, _seed(self.random_state), progress)
+            sums = trainer.sums(trained.codes)
+            self._adopt(trained, loss)
+            self._past = streaming.Past(trained.codebooks, *sums)
+            return self
+        codebooks = self.codebooks_
+        for name, have in [
+            ("n_codebooks", codebooks.shape[0]),
+            ("n_codewords", codebooks.shape[1]),
+            ("selection", self._selection),
+        ]:
+            if getattr(self, name) != have:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
+                )
+        if X.shape[1] != codebooks.shape[2]:
+            raise ValueError(f"X has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+        last = self.history_[-1] if self.history_ else {}
+        iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
+        seed = (_seed(self.random_state) + iteration) % 2**64
+        trainer = self._trainer(X, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
+        trainer = trainer.with_loss(losses.as_loss(self.loss_), weights)
+        past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
+        start = time.perf_counter()
+        codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
+        entry = {
+            "iteration": iteration,
+            "objective": objective,
+            "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
+            "vectors": seen + len(X),
+        }
+        self._set(codebooks, self._selection)
+        self._past = past
+        self.history_ = [*self.history_, entry]
+        return self
+
+    def _training_data(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        vectors = as_vectors(X, "X")
+        if len(vectors) == 0:
+            raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
+        return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
+
+    def _sampled(
+        self, X: NDArray[Any], weights: NDArray[np.float64] | None
+    ) -> tuple[NDArray[Any], NDArray[np.float64] | None, int]:
+        """Take at most `max_train` rows and their weights; in order, which a memory map reads well. And the seed."""
+        seed = _seed(self.random_state)
+        if self.max_train is None or len(X) <= self.max_train:
+            return X, weights, seed
+        eligible = np.arange(len(X)) if weights is None else np.flatnonzero(weights)
+        count = min(self.max_train, len(eligible))
+        rows = np.sort(np.random.default_rng(seed).choice(eligible, count, replace=False))
+        return np.asarray(X[rows]), None if weights is None else weights[rows], seed
+
+    def _train(
+        self,
+        X: NDArray[Any],
+        queries: NDArray[np.float32] | None,
+        weights: NDArray[np.float64] | None,
+        seed: int,
+        progress: ProgressLike,
+    ) -> tuple[Trainer, Trained, losses.Loss]:
+        loss = losses.as_loss(self.loss)
+        init = self._init_for(X.shape[1])
+        if isinstance(loss, losses.InnerProduct):
+            loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
+        trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights)
+        return trainer, trainer.run(init), loss
+
+    def _adopt(self, trained: Trained, loss: losses.Loss) -> None:
+        self._set(trained.codebooks, self.selection)
+        self.history_ = trained.history
+        self.loss_ = losses.parameters(loss)
+
+    def _trainer(self, X: NDArray[Any], seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder = encoders.as_encoder(self.encoder)
         own = not isinstance(self.init, str)
         return Trainer(
@@ -199,11 +321,12 @@ class CompositionalCodes:
             tol=self.tol,
             ridge=self.ridge,
             shrinkage=self.shrinkage,
-            seed=_seed(self.random_state),
+            seed=seed,
             encoder=encoder.training_steps(),
             anneal=self.anneal if encoder.anneals and not own else 0,
             n_jobs=self.n_jobs,
             report=report,
+            passes=passes,
         )
 
     def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
@@ -242,6 +365,43 @@ class CompositionalCodes:
         """
         codebooks = self._fitted()
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
+        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is not looked at."""
+        return self.fit(X, **fit_params).encode(X)
+
+    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
+        """Another name of `encode`, which scikit-learn's pipelines call."""
+        return self.encode(X)
+
+    def inverse_transform(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Another name of `decode`, which scikit-learn's pipelines call."""
+        return self.decode(codes)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is not looked at.
+
+        The same measure whatever the loss, so that models of different losses may be compared; what matters for a
+        search is better compared by `evaluate.recall`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            As in `fit`.
+        """
+        vectors, _ = self._training_data(X, None)
+        return -float(_core.errors(self._fitted(), vectors, self.encode(vectors), 1.0, self.n_jobs).mean())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "codebooks_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's tools ask of an estimator: a transformer that needs no target."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags  # it asks, so it is there
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=TransformerTags())
 
     @classmethod
     def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
@@ -351,6 +511,8 @@ class CompositionalCodes:
             if value < low or (high is not None and value > high):
                 limits = f"{low} to {high}" if high is not None else f"at least {low}"
                 raise ValueError(f"{name} is {value}: want {limits}")
+        if self.max_train is not None:
+            as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -379,6 +541,7 @@ class CompositionalCodes:
         return codebooks
 
     def _set(self, codebooks: NDArray[np.float32], selection: str) -> None:
+        self._past = None
         self._selection = selection  # the parameter may be changed for another fit
         codebooks.flags.writeable = False  # what is prepared from them would not notice a change
         self.codebooks_ = codebooks

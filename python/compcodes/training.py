@@ -119,7 +119,10 @@ class Trained:
 
 @dataclass
 class Trainer:
-    """One training run over `X` (n, d): its parameters, and the steps that share them."""
+    """One training run over `X` (n, d): its parameters, and the steps that share them.
+
+    `passes` is the number of passes over `X` that progress is measured by, where it is not that of `run`.
+    """
 
     X: NDArray[Any]
     n_codebooks: int
@@ -136,6 +139,7 @@ class Trainer:
     sample_weight: Doubles | None = None
     n_jobs: int | None = None
     report: Report | None = None
+    passes: int | None = None
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _started: float = field(default=0.0, init=False)
     _stage: int = field(default=0, init=False)
@@ -289,12 +293,18 @@ class Trainer:
 
     def _record(self, errors: Doubles) -> None:
         seconds = time.perf_counter() - self._started
-        entry = {"iteration": len(self._history), "objective": self.objective(errors), "seconds": seconds}
+        entry = {
+            "iteration": len(self._history),
+            "objective": self.objective(errors),
+            "seconds": seconds,
+            "vectors": len(self.X),
+        }
         self._history.append(entry)
 
     def within(self) -> Report | None:
         """Progress of a pass over the vectors as progress of the whole."""
-        report, stage, stages = self.report, self._stage, self.anneal + self.max_iter + 1
+        report, stage = self.report, self._stage
+        stages = self.passes or self.anneal + self.max_iter + 1
         self._stage += 1
         if report is None:
             return None

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from compcodes import _core, evaluate
 from compcodes._arrays import as_queries
 from compcodes.losses import InnerProduct, norms
-from compcodes.training import Trainer
+from compcodes.training import Report, Trainer
 
 __all__ = ["tune"]
 
@@ -26,6 +26,8 @@ NEIGHBOURS = 10
 ITERATIONS = 8
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
+CANDIDATES = 8
+"""About as many as are tried, for the progress that is shown."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 
@@ -48,6 +50,8 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: ArrayLike | None) -> Inn
         loss = replace(loss, weight_power=power)
     if loss.eta is None:
         loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
+    if trainer.report is not None:
+        trainer.report(1, 1)
     return loss
 
 
@@ -70,19 +74,25 @@ class Sample:
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
         self.norms = norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
-        self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest, report=None)
+        self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest)
         self.start = _core.residual_kmeans(vectors, *trainer.sizes, trainer.n_jobs)
         self.scores: dict[InnerProduct, float] = {}
 
     def score(self, loss: InnerProduct) -> float:
         """Return the share of the nearest neighbours that a search finds after a short training."""
         if loss not in self.scores:
-            trained = self.trainer.with_loss(loss, None).run(self.start)
+            trainer = replace(self.trainer, report=self.within())
+            trained = trainer.with_loss(loss, None).run(self.start)
             index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
             self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)
         return self.scores[loss]
+
+    def within(self) -> Report | None:
+        """Progress of one candidate as progress of the choice; how many it takes is seen at the end."""
+        report, tried = self.trainer.report, min(len(self.scores), CANDIDATES - 1)
+        return report and (lambda done, total: report(tried * total + done, CANDIDATES * total))
 
     def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float) -> float:
         """Return the value of a parameter from which neither neighbour is better."""
