@@ -42,6 +42,7 @@ class Encoder:
         encoding: tuple[str, int] | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
+        start: tuple[str, int] | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(

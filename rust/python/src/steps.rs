@@ -3,7 +3,7 @@
 use crate::arrays::{Rows, codebooks, codes, numbers};
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::encode::{Encoding, Loss};
+use compcodes::encode::{Encoding, Loss, Start};
 use compcodes::update::{NormalEquations, Problem};
 use compcodes::{Selection, conjugate, encode, init, update};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
@@ -21,12 +21,33 @@ fn loss(eta: f64) -> PyResult<Loss> {
     Loss::inner_product(eta).map_err(to_python)
 }
 
-fn encoding(encoding: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
-    match encoding.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
-        None | Some(("greedy", _)) => Ok(Encoding::Greedy),
-        Some(("local-search", rounds)) => Ok(Encoding::LocalSearch { rounds, seed }),
+/// Beams are no wider: memory and time grow with them.
+const WIDEST: usize = 4096;
+
+fn width(width: usize) -> PyResult<usize> {
+    if (1..=WIDEST).contains(&width) {
+        return Ok(width);
+    }
+    Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
+}
+
+fn encoding(name: &str, effort: usize, start: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+    match name {
+        "greedy" => Ok(Encoding::Greedy),
+        "beam" => Ok(Encoding::Beam { width: width(effort)? }),
+        "local-search" => Ok(Encoding::LocalSearch { start: self::start(start)?, rounds: effort, seed }),
+        _ => Err(PyValueError::new_err(format!(
+            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
+        ))),
+    }
+}
+
+fn start(start: Option<(String, usize)>) -> PyResult<Start> {
+    match start.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("greedy", _)) => Ok(Start::Greedy),
+        Some(("beam", effort)) => Ok(Start::Beam { width: width(effort)? }),
         Some((name, _)) => {
-            Err(PyValueError::new_err(format!("encoder is {name:?}: want \"greedy\" or \"local-search\"")))
+            Err(PyValueError::new_err(format!("start is {name:?}: want \"greedy\" or \"beam\"")))
         }
     }
 }
@@ -52,9 +73,10 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0) or ("local-search", rounds).
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         codebooks: Any<'_, '_>,
@@ -63,9 +85,11 @@ impl Encoder {
         encoding: Option<(String, usize)>,
         seed: u64,
         n_jobs: Option<i64>,
+        start: Option<(String, usize)>,
     ) -> PyResult<Self> {
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
-        let (loss, encoding) = (loss(eta)?, self::encoding(encoding, seed)?);
+        let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
+        let (loss, encoding) = (loss(eta)?, self::encoding(&name, effort, start, seed)?);
         let encoder = run(py, n_jobs, None, |_| {
             Ok(encode::Encoder::new(&books, selection)?.with_loss(loss).with_encoding(encoding))
         })?;
