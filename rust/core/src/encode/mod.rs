@@ -8,10 +8,14 @@ mod greedy;
 mod lanes;
 mod local_search;
 mod loss;
+mod nearest;
 mod scores;
 mod space;
+mod subspaces;
 
 pub use loss::Loss;
+pub(crate) use nearest::Nearest;
+pub use subspaces::SubspaceEncoder;
 
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -385,9 +389,7 @@ fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, Vec<f32>) {
     } else {
         center.fill(0.0);
     }
-    let largest = words.iter().fold(0.0f32, |largest, c| largest.max(c.abs()));
-    let exponent = if largest > 0.0 { -(f64::from(largest).log2().floor() as i32) } else { 0 };
-    let scale = 2.0f32.powi(exponent.clamp(-126, 127));
+    let scale = nearest::power_of_two(&words);
     words.iter_mut().for_each(|c| *c *= scale);
     (center, scale, words)
 }
