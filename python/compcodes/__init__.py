@@ -9,13 +9,14 @@
 
 from compcodes import data, evaluate
 from compcodes._core import __version__
-from compcodes.encoders import Greedy, LocalSearch
+from compcodes.encoders import Beam, Greedy, LocalSearch
 from compcodes.index import Index
 from compcodes.losses import InnerProduct, Reconstruction
 from compcodes.quantizer import CompositionalCodes, NotFittedError
 from compcodes.training import normal_equations
 
 __all__ = [
+    "Beam",
     "CompositionalCodes",
     "Greedy",
     "Index",

@@ -46,9 +46,10 @@ class CompositionalCodes:
     selection : {"group", "m-selection", "m-combination"}, default "group"
         The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
-    encoder : {"local-search", "greedy"} or `LocalSearch` or `Greedy`, default "local-search"
+    encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest loss. "local-search" improves on that; ``LocalSearch(rounds=…)`` says how long.
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
+        code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
     loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
         What training and encoding make small: the error that inner products with likely queries suffer, or the
         squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
@@ -57,7 +58,7 @@ class CompositionalCodes:
         The start: residual k-means; random vectors; or codebooks of your own.
     anneal : int, default 25
         Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
-        large. Not used with the greedy encoder, or from codebooks of your own.
+        large. Used with local search only, and not from codebooks of your own.
     max_iter : int, default 25
         The most iterations after that.
     tol : float, default 1e-3

@@ -1,7 +1,7 @@
 //! A trained model: what encodes, decodes and searches.
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{Encoder, Encoding, Loss};
+use crate::encode::{Encoder, Encoding, Loss, Start};
 use crate::error::Result;
 use serde_json::{Map, Value};
 
@@ -31,11 +31,15 @@ impl Model {
     pub fn encoder(&self) -> Result<Encoder> {
         let eta = self.parameters.get("fitted_loss").and_then(|loss| loss.get("eta")).and_then(Value::as_f64);
         let encoder = self.parameters.get("encoder").unwrap_or(&Value::Null);
-        let rounds =
-            encoder.get("rounds").and_then(Value::as_u64).map_or(Encoding::ROUNDS, |rounds| rounds as usize);
         let name = encoder.as_str().or_else(|| encoder.get("name")?.as_str());
+        let count =
+            |name, default| encoder.get(name).and_then(Value::as_u64).map_or(default, |count| count as usize);
         let encoding = match name {
-            Some("local-search") => Encoding::LocalSearch { rounds, seed: 0 },
+            Some("beam") => Encoding::Beam { width: count("width", Encoding::WIDTH) },
+            Some("local-search") => {
+                let rounds = count("rounds", Encoding::ROUNDS);
+                Encoding::LocalSearch { start: Start::Greedy, rounds, seed: 0 }
+            }
             _ => Encoding::Greedy,
         };
         let loss = Loss::inner_product(eta.unwrap_or(1.0))?;
