@@ -109,11 +109,5 @@ pub(super) fn add_difference(scores: &mut [f32], to: Row<'_>, from: Row<'_>) {
 /// `scores += factor · row`.
 #[inline(always)]
 pub(super) fn add_multiple(scores: &mut [f32], factor: f32, row: &[f32]) {
-    for (scores, row) in scores.chunks_exact_mut(LANES).zip(row.chunks_exact(LANES)) {
-        let (mut sums, row) = (load(scores), load(row));
-        for l in 0..LANES {
-            sums[l] += factor * row[l];
-        }
-        scores.copy_from_slice(&sums);
-    }
+    scores.iter_mut().zip(row).for_each(|(score, &value)| *score += factor * value);
 }
