@@ -52,15 +52,18 @@ def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) 
     to be like those of the batch.
     """
     codes = trainer.coder(codebooks).encode(trainer.X, trainer.n_jobs, trainer.within())
+    A, b = trainer.sums(codes)
+    at_optimum = past is None or trainer.eta > 1
     if past is None:
-        A, b = trainer.sums(codes)
         share = seen / len(trainer.X)
         books = len(b) // codebooks.shape[1]
         past = Past(codebooks, share * A, share * A @ codebooks[:books].reshape(len(b), -1).astype(np.float64))
     past = Past(codebooks, (1 - FORGET) * past.A, (1 - FORGET) * past.b)
     prior, errors = past.prior(trainer.eta), trainer.errors(codebooks, codes)
+    # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
+    share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
     for noise in trainer.noise(ROUNDS):
-        codebooks = trainer.update(codes, codebooks, trainer.pull(errors), prior)
+        codebooks = trainer.update(codes, codebooks, share * trainer.pull(errors), prior)
         codebooks = _reseeded(trainer, codebooks, codes, past)
         codes, _ = trainer.improve((codebooks + noise).astype(np.float32) if trainer.anneal else codebooks, codes)
         errors = trainer.errors(codebooks, codes)
