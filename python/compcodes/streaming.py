@@ -17,9 +17,9 @@ from compcodes.training import Codes, Doubles, Floats, Sums, Trainer
 
 __all__ = ["Past", "absorb"]
 
-ROUNDS = 3
-"""Updates for each batch: more gain little, since the next batch goes on from there."""
-FORGET = 0.2
+ROUNDS = 10
+"""Updates for each batch."""
+FORGET = 0.4
 """Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more."""
 
 
@@ -52,17 +52,21 @@ def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) 
     to be like those of the batch.
     """
     codes = trainer.coder(codebooks).encode(trainer.X, trainer.n_jobs, trainer.within())
+    A, b = trainer.sums(codes)
+    at_optimum = past is None or trainer.eta > 1
     if past is None:
-        A, b = trainer.sums(codes)
         share = seen / len(trainer.X)
         books = len(b) // codebooks.shape[1]
         past = Past(codebooks, share * A, share * A @ codebooks[:books].reshape(len(b), -1).astype(np.float64))
     past = Past(codebooks, (1 - FORGET) * past.A, (1 - FORGET) * past.b)
     prior, errors = past.prior(trainer.eta), trainer.errors(codebooks, codes)
-    for _ in range(ROUNDS):
-        codebooks = trainer.update(codes, codebooks, trainer.pull(errors), prior)
+    # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
+    share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
+    for noise in trainer.noise(ROUNDS):
+        codebooks = trainer.update(codes, codebooks, share * trainer.pull(errors), prior)
         codebooks = _reseeded(trainer, codebooks, codes, past)
-        codes, errors = trainer.improve(codebooks, codes)
+        codes, _ = trainer.improve((codebooks + noise).astype(np.float32) if trainer.anneal else codebooks, codes)
+        errors = trainer.errors(codebooks, codes)
     A, b = trainer.sums(codes)
     return codebooks, Past(codebooks, past.A + A, past.b + b), trainer.objective(errors)
 

@@ -6,7 +6,7 @@ The heavy steps are the compiled core's; here they are put together, and the lin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -195,16 +195,20 @@ class Trainer:
         better optimum (Martinez et al., *LSQ++*, 2018, there "SR-D"). The objective may rise meanwhile, so
         this is part of the start.
         """
-        rng = np.random.default_rng(self.seed)
-        spread = self.spread / self.n_codebooks
-        books = 1 if self.selection != "group" else self.n_codebooks
-        for iteration in range(self.anneal):
+        for noise in self.noise(self.anneal):
             codebooks = self.update(codes, codebooks, self.pull(self.errors(codebooks, codes)))
             codebooks, _ = _core.reseed(codebooks, self.X, codes, self.errors(codebooks, codes), self.selection)
-            temperature = (1 - (iteration + 1) / self.anneal) ** 0.5
-            noise = temperature * spread * rng.standard_normal((books, *codebooks.shape[1:]))
             codes, _ = self.improve((codebooks + noise).astype(np.float32), codes)
         return codebooks, codes
+
+    def noise(self, iterations: int) -> Iterator[Doubles]:
+        """Yield what to add to the codebooks in each of so many iterations: less and less, and nothing in the last."""
+        rng = np.random.default_rng(self.seed)
+        books = 1 if self.selection != "group" else self.n_codebooks
+        for iteration in range(iterations):
+            temperature = (1 - (iteration + 1) / iterations) ** 0.5
+            shape = books, self.n_codewords, self.X.shape[1]
+            yield temperature / self.n_codebooks * self.spread * rng.standard_normal(shape)
 
     @cached_property
     def spread(self) -> Doubles:

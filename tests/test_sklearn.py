@@ -1,0 +1,56 @@
+"""The habits that scikit-learn's tools rely on. It is no dependency: skipped where it is not installed."""
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+
+sklearn = pytest.importorskip("sklearn")
+
+
+def small(**params):
+    return cc.CompositionalCodes(2, 8, loss="reconstruction", anneal=1, max_iter=1, **params)
+
+
+def test_clone(X):
+    from sklearn.base import clone
+
+    q = small(encoder=cc.LocalSearch(rounds=2), shrinkage=1.5).fit(X)
+    copied = clone(q)
+    assert copied.get_params() == q.get_params()
+    with pytest.raises(cc.NotFittedError):
+        copied.encode(X)
+
+
+def test_a_pipeline_ends_in_codes_and_leads_back(X):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pipeline = make_pipeline(StandardScaler(), small())
+    codes = pipeline.fit_transform(X)
+    np.testing.assert_array_equal(codes, pipeline.transform(X))
+    assert codes.dtype == np.uint8
+    back = pipeline.inverse_transform(codes)
+    assert ((back - X) ** 2).sum() < 0.9 * ((X - X.mean(axis=0)) ** 2).sum()
+    assert pipeline.score(X) < 0
+
+
+def test_a_grid_search_finds_that_more_codewords_are_better(X):
+    from sklearn.model_selection import GridSearchCV
+
+    search = GridSearchCV(small(), {"n_codewords": [2, 16]}, cv=2).fit(X)
+    assert search.best_params_ == {"n_codewords": 16}
+    np.testing.assert_allclose(
+        search.score(X), -((search.best_estimator_.decode(search.transform(X)) - X) ** 2).sum(axis=1).mean(), rtol=1e-5
+    )
+
+
+def test_it_is_seen_whether_it_is_fitted(X):
+    from sklearn.utils import get_tags
+    from sklearn.utils.validation import check_is_fitted
+
+    q = small()
+    with pytest.raises(Exception, match="not fitted"):
+        check_is_fitted(q)
+    check_is_fitted(q.fit(X))
+    assert not get_tags(q).target_tags.required

@@ -1,0 +1,144 @@
+"""Online learning, and training on samples."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+from compcodes import _core, training
+from conftest import vectors
+
+
+def held_out(q, X):
+    return _core.errors(q.codebooks_, X, q.encode(X), q.loss_.get("eta", 1.0)).mean()
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return vectors(6000, 12, seed=3)
+
+
+@pytest.mark.parametrize("selection", ["group", "m-selection", "m-combination"])
+@pytest.mark.parametrize("loss", ["reconstruction", cc.InnerProduct(eta=4, weight_power=0)])
+def test_a_stream_comes_near_the_batch(stream, selection, loss):
+    learn, others = stream[:2400], stream[4800:]
+    whole = cc.CompositionalCodes(4, 16, selection, loss=loss).fit(learn)
+    first = cc.CompositionalCodes(4, 16, selection, loss=loss).fit(learn[:600])
+    q = cc.CompositionalCodes(4, 16, selection, loss=loss)
+    for batch in np.split(learn, 4):
+        q.partial_fit(batch)
+    near = 1.05 if selection == "group" else 1.12
+    assert held_out(q, others) < near * held_out(whole, others)
+    if selection == "group":  # a shared codebook has few numbers to learn: the first batch suffices
+        assert held_out(q, others) < held_out(first, others)
+    assert (q.codebooks_ == q.codebooks_[0]).all() == (selection != "group")
+    assert [entry["vectors"] for entry in q.history_[-3:]] == [1200, 1800, 2400]
+
+
+def test_what_is_kept_are_the_sums_of_the_paper(stream):
+    """Without forgetting they would be those of all batches; the last batch's share is exact."""
+    q = cc.CompositionalCodes(2, 8, loss="reconstruction", anneal=0, max_iter=1).partial_fit(stream[:500])
+    A, b = training.normal_equations(stream[:500], q.encode(stream[:500]), 8)
+    assert np.trace(q._past.A) == np.trace(A) == 1000
+    np.testing.assert_allclose(q._past.b.sum(axis=0), b.sum(axis=0), rtol=1e-6)
+    before = q._past
+    q.partial_fit(stream[500:800], sample_weight=np.full(300, 2.0))
+    kept = (np.trace(q._past.A) - 2 * 2.0 * 300) / np.trace(before.A)
+    assert 0 < kept < 1
+    np.testing.assert_allclose(
+        q._past.b.sum(axis=0), kept * before.b.sum(axis=0) + 4 * stream[500:800].sum(axis=0, dtype=float), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("loss", ["reconstruction", cc.InnerProduct(eta=4, weight_power=0)])
+def test_a_small_batch_does_not_undo_a_fit_nor_a_file(stream, loss, tmp_path):
+    learn, others = stream[:4800], stream[4800:]
+    q = cc.CompositionalCodes(3, 16, loss=loss).fit(learn)
+    q.save(tmp_path / "q.cc")
+    before = held_out(q, others)
+    for model in (q, cc.CompositionalCodes.load(tmp_path / "q.cc")):
+        model.partial_fit(learn[:200])
+        assert held_out(model, others) < 1.02 * before
+        assert model.history_[-1]["vectors"] == 5000
+
+
+def test_the_same_batches_give_the_same_model_for_any_threads_and_copies(stream):
+    models = []
+    for jobs in (1, 3):
+        q = cc.CompositionalCodes(3, 16, loss=cc.InnerProduct(3, 1), anneal=3, n_jobs=jobs).partial_fit(stream[:700])
+        models += [q, pickle.loads(pickle.dumps(q)), copy.deepcopy(q)]
+    for q in models:
+        q.partial_fit(stream[700:1400]).partial_fit(stream[1400:2000])
+        np.testing.assert_array_equal(q.codebooks_, models[0].codebooks_)
+
+
+def test_a_failed_batch_leaves_the_model_as_it_was(stream):
+    q = cc.CompositionalCodes(2, 8, max_iter=1, anneal=2).partial_fit(stream[:500])
+    before, history, past = q.codebooks_, q.history_, q._past
+
+    def stop(*_):
+        raise LookupError("enough")
+
+    for error, message, call in [
+        (
+            ValueError,
+            "X row 3 holds NaN",
+            lambda: q.partial_fit(np.where(np.arange(20)[:, None] == 3, np.nan, stream[:20])),
+        ),
+        (ValueError, "X has 5 dimensions", lambda: q.partial_fit(stream[:10, :5])),
+        (ValueError, "at least one vector", lambda: q.partial_fit(stream[:0])),
+        (ValueError, "sample_weight", lambda: q.partial_fit(stream[:5], sample_weight=[1])),
+        (LookupError, "enough", lambda: q.partial_fit(stream, progress=stop)),
+        (ValueError, "n_codebooks is 3, the model has 2", lambda: q.set_params(n_codebooks=3).partial_fit(stream)),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+        assert q.codebooks_ is before and q.history_ is history and q._past is past
+    fresh = cc.CompositionalCodes(2, 8)
+    with pytest.raises(LookupError, match="enough"):
+        fresh.partial_fit(stream, progress=stop)
+    assert not hasattr(fresh, "codebooks_")
+
+
+def test_codebooks_that_were_replaced_are_what_a_batch_goes_on_from(stream):
+    q = cc.CompositionalCodes(2, 8, loss="reconstruction", max_iter=1).partial_fit(stream[:1000])
+    other = cc.CompositionalCodes(2, 8, loss="reconstruction", random_state=5).fit(stream)
+    q.codebooks_ = other.codebooks_
+    q.partial_fit(stream[:100])
+    assert held_out(q, stream) < 1.02 * held_out(other, stream)
+
+
+def test_a_sample_is_trained_on_and_its_weights(stream, tmp_path):
+    np.save(tmp_path / "x.npy", stream)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    params = {"n_codebooks": 2, "n_codewords": 8, "loss": "reconstruction", "max_iter": 2, "anneal": 2}
+    q = cc.CompositionalCodes(**params, max_train=900).fit(mapped)
+    assert {entry["vectors"] for entry in q.history_} == {900}
+    np.testing.assert_array_equal(q.codebooks_, cc.CompositionalCodes(**params, max_train=900).fit(stream).codebooks_)
+    assert (q.codebooks_ != cc.CompositionalCodes(**params).fit(stream).codebooks_).any()
+    whole = cc.CompositionalCodes(**params, max_train=6000).fit(stream)
+    np.testing.assert_array_equal(whole.codebooks_, cc.CompositionalCodes(**params).fit(stream).codebooks_)
+    # Rows without weight are no training vectors, so they take no place in the sample.
+    weight = np.where(np.arange(6000) % 6 == 0, 1.0, 0.0)
+    weighted = cc.CompositionalCodes(**params, max_train=1000).fit(stream, sample_weight=weight)
+    np.testing.assert_array_equal(
+        weighted.codebooks_, cc.CompositionalCodes(**params).fit(stream[::6], sample_weight=np.ones(1000)).codebooks_
+    )
+    for wrong, error in [(0, ValueError), (2.5, TypeError), (True, TypeError)]:
+        with pytest.raises(error, match="max_train is"):
+            cc.CompositionalCodes(max_train=wrong).fit(stream)
+
+
+def test_codebooks_of_small_data_do_not_fit_its_noise():
+    """Without the pull the loss of other vectors is much larger than need be; with it training cannot diverge."""
+    rng = np.random.default_rng(0)
+    X, others = rng.normal(size=(250, 16)), rng.normal(size=(600, 16))
+    pulled, free = (
+        held_out(cc.CompositionalCodes(4, 32, loss="reconstruction", shrinkage=s).fit(X), others) for s in (4.0, 0.0)
+    )
+    assert pulled < 0.93 * free
+    assert held_out(cc.CompositionalCodes(4, 32, loss="reconstruction", shrinkage=1e6).fit(X), others) < 17
+    with pytest.raises(ValueError, match="shrinkage is -1"):
+        cc.CompositionalCodes(shrinkage=-1).fit(X)
