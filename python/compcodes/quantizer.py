@@ -200,7 +200,7 @@ class CompositionalCodes:
         `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
 
         Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
-        and each batch weighs more than those before: every call forgets a fifth of their sums.
+        and each batch weighs more than those before: every call forgets two fifths of their sums.
 
         Parameters
         ----------
