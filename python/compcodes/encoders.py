@@ -75,7 +75,11 @@ class LocalSearch:
 
 Encoder: TypeAlias = Greedy | Beam | LocalSearch
 
-_NAMED: dict[str, type[Greedy] | type[Beam] | type[LocalSearch]] = {"greedy": Greedy, "beam": Beam, "local-search": LocalSearch}
+_NAMED: dict[str, type[Greedy] | type[Beam] | type[LocalSearch]] = {
+    "greedy": Greedy,
+    "beam": Beam,
+    "local-search": LocalSearch,
+}
 
 
 def as_encoder(encoder: Any) -> Encoder:

@@ -30,16 +30,21 @@ class InnerProduct:
         How much more an error along x counts, at least 1. By default it is chosen by `fit`.
     weight_power : float, optional
         Rows are weighted by ‖x‖ to this power, at least 0. By default it is chosen by `fit`.
+    demand : float, optional
+        Share of the weights, 0 to 1, that follows how often sample queries find a row, by 1/rank, instead of ‖x‖.
+        By default it is chosen by `fit` where that is given queries; elsewhere it is not used.
     """
 
     eta: float | None = None
     weight_power: float | None = None
+    demand: float | None = None
 
     def __post_init__(self) -> None:
-        for name, low in [("eta", 1), ("weight_power", 0)]:
+        for name, low, high in [("eta", 1, np.inf), ("weight_power", 0, np.inf), ("demand", 0, 1)]:
             value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value >= low):
-                raise ValueError(f"{name} is {value}: want a finite number of at least {low}, or None")
+            if value is not None and not (np.isfinite(value) and low <= value <= high):
+                limits = f"{low} to {high}" if np.isfinite(high) else f"a finite number of at least {low}"
+                raise ValueError(f"{name} is {value}: want {limits}, or None")
 
 
 Loss: TypeAlias = Reconstruction | InnerProduct

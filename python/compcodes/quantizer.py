@@ -88,8 +88,8 @@ class CompositionalCodes:
         codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
         `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
     loss_ : dict
-        The loss that was used: "name" and, for "inner-product", the "eta" and "weight_power" that were given or
-        chosen.
+        The loss that was used: "name" and, for "inner-product", the "eta", "weight_power" and "demand" that were
+        given or chosen.
     n_features_in_ : int
         d.
 
@@ -161,8 +161,9 @@ class CompositionalCodes:
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
             number.
         queries : (nq, d), optional
-            Sample queries, which "inner-product" chooses its parameters by; without them rows of `X` serve.
-            "reconstruction" only checks them.
+            Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and lets the
+            vectors that they find count more. Without them rows of `X` serve for the choice. "reconstruction" only
+            checks them.
         sample_weight : (n,), optional
             Weight of each vector in the objective.
         progress : callable or True, optional
@@ -302,7 +303,7 @@ class CompositionalCodes:
         init = self._init_for(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
             loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
-        trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights)
+        trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights, queries)
         return trainer, trainer.run(init), loss
 
     def _adopt(self, trained: Trained, loss: losses.Loss) -> None:

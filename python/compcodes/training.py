@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, losses
+from compcodes.demand import demand
 from compcodes._arrays import as_codes, as_vectors, as_weights
 
 __all__ = ["Trained", "Trainer", "normal_equations", "solve"]
@@ -144,11 +145,14 @@ class Trainer:
     _started: float = field(default=0.0, init=False)
     _stage: int = field(default=0, init=False)
 
-    def with_loss(self, loss: losses.Loss, sample_weight: Doubles | None) -> Trainer:
+    def with_loss(self, loss: losses.Loss, sample_weight: Doubles | None, queries: Floats | None = None) -> Trainer:
         """Return the same trainer for another loss; rows count by `sample_weight` and by what the loss says."""
         if not isinstance(loss, losses.InnerProduct):
             return replace(self, eta=1.0, sample_weight=sample_weight)
         weights = losses.row_weights(losses.norms(self.X), loss.weight_power or 0.0)
+        if queries is not None and loss.demand:
+            wanted = demand(self.X, queries, self.seed, self.n_jobs)
+            weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
         if weights is not None and sample_weight is not None:
             weights *= sample_weight
         return replace(self, eta=loss.eta or 1.0, sample_weight=sample_weight if weights is None else weights)

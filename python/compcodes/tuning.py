@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from compcodes import _core, evaluate
-from compcodes._arrays import as_queries
 from compcodes.losses import InnerProduct, norms
 from compcodes.training import Report, Trainer
 
@@ -26,28 +25,33 @@ NEIGHBOURS = 10
 ITERATIONS = 8
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
+DEMANDS = (0.0, 0.5, 0.9)
 CANDIDATES = 8
 """About as many as are tried, for the progress that is shown."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 
 
-def tune(trainer: Trainer, loss: InnerProduct, queries: ArrayLike | None) -> InnerProduct:
-    """Return `loss` with eta and weight_power, where they are not given, chosen for the trainer's data.
+def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | None) -> InnerProduct:
+    """Return `loss` with the parameters that are not given chosen for the trainer's data.
 
     The score of a candidate is the share of the true 10 best that are among the first 10 found, over sample
     queries, or rows of the data where there are none. Each parameter is climbed from a common value, the weights
-    first.
+    first. The queries that are searched are not those that say which vectors are wanted.
     """
-    if loss.eta is not None and loss.weight_power is not None:
+    if queries is None or len(queries) < 2:
+        loss = replace(loss, demand=loss.demand or 0.0)
+    if None not in (loss.eta, loss.weight_power, loss.demand):
         return loss
     norms(trainer.X)  # the rows that a sample has are not those that an error should name
     sample = Sample(trainer, queries)
     if loss.weight_power is None:
-        start = InnerProduct(loss.eta or 2.0, 0.0)
+        start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0)
         spread = sample.norms.std() / (sample.norms.mean() or 1.0)
         power = sample.climb(start, "weight_power", POWERS, 2.0) if spread > EQUAL_NORMS else 0.0
         loss = replace(loss, weight_power=power)
+    if loss.demand is None:
+        loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
     if loss.eta is None:
         loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
     if trainer.report is not None:
@@ -58,15 +62,17 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: ArrayLike | None) -> Inn
 class Sample:
     """Some vectors, some queries, and what is found with the losses tried so far."""
 
-    def __init__(self, trainer: Trainer, queries: ArrayLike | None) -> None:
+    def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
         X, n = trainer.X, len(trainer.X)
         order = rng.permutation(n) if n > SAMPLE else np.arange(n)
         rows = np.sort(order[:SAMPLE])
+        self.others: NDArray[np.float32] | None = None
         vectors = np.ascontiguousarray(X[rows], dtype=np.float32)
         if queries is not None:
-            Q = as_queries(queries, X.shape[1])
-            self.queries = Q[rng.permutation(len(Q))[:QUERIES]]
+            Q = queries[rng.permutation(len(queries))]
+            half = min(QUERIES, (len(Q) + 1) // 2)
+            self.queries, self.others = Q[:half], Q[half:]
         else:
             others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
             self.queries = np.ascontiguousarray(X[np.sort(others)], dtype=np.float32)
@@ -82,7 +88,7 @@ class Sample:
         """Return the share of the nearest neighbours that a search finds after a short training."""
         if loss not in self.scores:
             trainer = replace(self.trainer, report=self.within())
-            trained = trainer.with_loss(loss, None).run(self.start)
+            trained = trainer.with_loss(loss, None, self.others).run(self.start)
             index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
