@@ -230,7 +230,9 @@ impl Index {
             };
             let bytes = self.levelled(&values)?;
             let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
-            self.packed.to_mut()?.extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
+            self.packed
+                .to_mut()?
+                .extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
             if self.keeps_biases() {
                 self.biases.extend(values);
             }
