@@ -133,7 +133,7 @@ impl Index {
                     n_columns: columns,
                 }
             } else {
-                Store::Owned(PackedCodes::from_view(codes))
+                Store::Owned(PackedCodes::from_view(codes)?)
             },
             levels: reader
                 .floats("levels", 256)?

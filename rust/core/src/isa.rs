@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// Portable code: whatever the compilation target guarantees.
     Scalar,
+    /// NEON, which every 64-bit ARM has. Portable code is compiled for it already: only the scan has a kernel of its own.
+    Neon,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F, BW, VL and VBMI (Intel since Ice Lake, AMD since Zen 4).
@@ -21,13 +23,14 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set, slowest first.
-    pub const ALL: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
+    pub const ALL: [Isa; 4] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512];
 
     /// Its name, as `COMPCODES_ISA` takes it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Isa::Scalar => "scalar",
+            Isa::Neon => "neon",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
         }
@@ -38,6 +41,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             Isa::Scalar => true,
+            Isa::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
@@ -106,7 +110,7 @@ pub(crate) fn run<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if isa.is_available() {
         return match isa {
-            Isa::Scalar => kernel.run::<Portable>(),
+            Isa::Scalar | Isa::Neon => kernel.run::<Portable>(),
             // SAFETY: `is_available` found AVX2 and FMA.
             Isa::Avx2 => unsafe { x86::avx2(kernel) },
             // SAFETY: `is_available` found AVX2, FMA and these parts of AVX-512.

@@ -9,6 +9,7 @@
 mod chunk;
 pub mod error;
 pub mod isa;
+mod lines;
 pub mod monitor;
 mod product;
 

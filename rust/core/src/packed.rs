@@ -14,6 +14,7 @@
 
 use crate::codebooks::MAX_CODEBOOKS;
 use crate::error::{Result, invalid};
+use crate::lines::Lines;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
@@ -34,9 +35,9 @@ pub fn packed_bytes(len: usize, n_columns: usize) -> usize {
 }
 
 /// Packed codes that can grow and change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct PackedCodes {
-    lines: Vec<Line>,
+    lines: Lines,
     len: usize,
     n_columns: usize,
 }
@@ -48,13 +49,13 @@ impl PackedCodes {
     /// `n_columns` is 0 or above [`MAX_COLUMNS`].
     pub fn new(n_columns: usize) -> Result<Self> {
         check_shape(0, n_columns)?;
-        Ok(Self { lines: Vec::new(), len: 0, n_columns })
+        Ok(Self { lines: Lines::default(), len: 0, n_columns })
     }
 
     /// Packs `codes` (n, M).
     ///
     /// # Errors
-    /// M is 0 or above [`MAX_COLUMNS`], or n is above [`MAX_VECTORS`].
+    /// M is 0 or above [`MAX_COLUMNS`], n is above [`MAX_VECTORS`], or there is no memory for them.
     pub fn pack(codes: ArrayView2<'_, u8>) -> Result<Self> {
         let mut packed = Self::new(codes.ncols())?;
         packed.extend(codes)?;
@@ -62,9 +63,11 @@ impl PackedCodes {
     }
 
     /// Copies a view, from a memory-mapped file say.
-    #[must_use]
-    pub fn from_view(view: PackedView<'_>) -> Self {
-        Self { lines: view.lines.to_vec(), len: view.len, n_columns: view.n_columns }
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn from_view(view: PackedView<'_>) -> Result<Self> {
+        Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, n_columns: view.n_columns })
     }
 
     /// Number of vectors.
@@ -94,14 +97,14 @@ impl PackedCodes {
     /// Appends `codes` (n, M).
     ///
     /// # Errors
-    /// Another M, or more than [`MAX_VECTORS`] in all; nothing is appended then.
+    /// Another M, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is appended then.
     pub fn extend(&mut self, codes: ArrayView2<'_, u8>) -> Result<()> {
         if codes.ncols() != self.n_columns {
             return Err(invalid!("codes have {} columns, want {}", codes.ncols(), self.n_columns));
         }
         let (old_len, len) = (self.len, self.len + codes.nrows());
         check_shape(len, self.n_columns)?;
-        self.lines.resize(len.div_ceil(BLOCK) * self.n_columns, [0; BLOCK]);
+        self.lines.grow(len.div_ceil(BLOCK) * self.n_columns)?;
         self.len = len;
 
         // The block that was partial, then whole blocks in parallel.
@@ -155,6 +158,22 @@ impl PackedCodes {
         lines.iter_mut().zip(codes).for_each(|(line, code)| line[lane] = code);
     }
 }
+
+impl Clone for PackedCodes {
+    /// # Panics
+    /// There is no memory for it.
+    fn clone(&self) -> Self {
+        Self::from_view(self.view()).expect("memory for a copy")
+    }
+}
+
+impl PartialEq for PackedCodes {
+    fn eq(&self, other: &Self) -> bool {
+        (self.len, self.n_columns, &*self.lines) == (other.len, other.n_columns, &*other.lines)
+    }
+}
+
+impl Eq for PackedCodes {}
 
 /// Packed codes that lie somewhere: in a [`PackedCodes`], or in a memory-mapped file.
 #[derive(Clone, Copy, Debug)]
@@ -283,7 +302,7 @@ mod tests {
             prop_assert_eq!(packed.view().unpack(), &want);
             prop_assert_eq!(&packed, &PackedCodes::pack(want.view()).unwrap());
             let view = PackedView::new(packed.view().as_bytes(), want.nrows(), m).unwrap();
-            prop_assert_eq!(&PackedCodes::from_view(view), &packed);
+            prop_assert_eq!(&PackedCodes::from_view(view).unwrap(), &packed);
             for n in (0..want.nrows()).step_by(37) {
                 prop_assert!(view.codes(n).eq(want.row(n).iter().copied()));
             }

@@ -89,8 +89,8 @@ pub(crate) fn multiply<L: Level>(
     match L::ISA {
         Isa::Avx512 => blocks::<64, true>(tiles, rows, panels, start, out),
         Isa::Avx2 => blocks::<16, true>(tiles, rows, panels, start, out),
-        Isa::Scalar if L::FMA => blocks::<16, true>(tiles, rows, panels, start, out),
-        Isa::Scalar => blocks::<8, false>(tiles, rows, panels, start, out),
+        Isa::Scalar | Isa::Neon if L::FMA => blocks::<16, true>(tiles, rows, panels, start, out),
+        Isa::Scalar | Isa::Neon => blocks::<8, false>(tiles, rows, panels, start, out),
     }
 }
 

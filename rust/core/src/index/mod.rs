@@ -230,12 +230,14 @@ impl Index {
             };
             let bytes = self.levelled(&values)?;
             let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
-            self.packed.to_mut().extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
+            self.packed
+                .to_mut()?
+                .extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
             if self.keeps_biases() {
                 self.biases.extend(values);
             }
         } else {
-            self.packed.to_mut().extend(codes)?;
+            self.packed.to_mut()?.extend(codes)?;
         }
         self.ids.extend(n, ids);
         Ok(())

@@ -1,5 +1,6 @@
 //! Where the packed codes are: in memory of their own, or in a mapped file until they change.
 
+use crate::error::Result;
 use crate::packed::{PackedCodes, PackedView};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,12 +36,12 @@ impl Store {
     }
 
     /// The codes to be changed: mapped ones are copied first.
-    pub(super) fn to_mut(&mut self) -> &mut PackedCodes {
+    pub(super) fn to_mut(&mut self) -> Result<&mut PackedCodes> {
         if let Store::Mapped { .. } = self {
-            *self = Store::Owned(PackedCodes::from_view(self.view()));
+            *self = Store::Owned(PackedCodes::from_view(self.view())?);
         }
         match self {
-            Store::Owned(codes) => codes,
+            Store::Owned(codes) => Ok(codes),
             Store::Mapped { .. } => unreachable!("copied above"),
         }
     }

@@ -43,8 +43,23 @@ impl Adjust<'_> {
             Some(exact) if exact.len() != codes.len() => {
                 Err(invalid!("the exact bias has {} numbers for {} vectors", exact.len(), codes.len()))
             }
-            _ => Ok(()),
+            Some(exact) => {
+                debug_assert!(self.is_bounded(exact, codes), "an exact bias is above its level");
+                Ok(())
+            }
+            None => Ok(()),
         }
+    }
+}
+
+impl Adjust<'_> {
+    /// Whether no exact bias is above its level.
+    fn is_bounded(&self, exact: &[f32], codes: PackedView<'_>) -> bool {
+        let level = |position| {
+            let byte = codes.codes(position).last().expect("at least one column");
+            self.bias.expect("checked")[usize::from(byte)]
+        };
+        exact.iter().enumerate().all(|(position, &bias)| bias <= level(position))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The one operation that is written per instruction set.
 #![allow(unsafe_code)] // to enter code compiled for an instruction set that was found
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -42,6 +44,9 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Avx2 => unsafe { avx2::filter(lines, tables, limit, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { neon::filter(lines, tables, limit, hits) },
             _ => scalar::filter(lines, tables, limit, hits),
         }
     }

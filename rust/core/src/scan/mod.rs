@@ -15,6 +15,8 @@ mod avx2;
 mod avx512;
 mod bounds;
 mod kernel;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 mod scanner;
 mod score;
