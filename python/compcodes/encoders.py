@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
+
+from compcodes._arrays import check_range
 
 __all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
 
@@ -37,7 +40,7 @@ class Beam:
     width: int = 8
 
     def __post_init__(self) -> None:
-        _check_count("width", self.width, 1, 4096)
+        check_range("width", self.width, 1, 4096)
 
     def steps(self) -> tuple[str, int]:
         """Name and effort, as the core takes them."""
@@ -62,7 +65,7 @@ class LocalSearch:
     rounds: int = 16
 
     def __post_init__(self) -> None:
-        _check_count("rounds", self.rounds, 0, 1_000_000)
+        check_range("rounds", self.rounds, 0, 1_000_000)
 
     def steps(self) -> tuple[str, int]:
         """Name and effort, as the core takes them."""
@@ -75,12 +78,16 @@ class LocalSearch:
 
 Encoder: TypeAlias = Greedy | Beam | LocalSearch
 
-_NAMED: dict[str, type[Greedy] | type[Beam] | type[LocalSearch]] = {"greedy": Greedy, "beam": Beam, "local-search": LocalSearch}
+_NAMED: dict[str, Callable[..., Encoder]] = {
+    "greedy": Greedy,
+    "beam": Beam,
+    "local-search": LocalSearch,
+}
 
 
 def as_encoder(encoder: Any) -> Encoder:
     """Take an encoder by object, by name, or as `parameters` gives it."""
-    if isinstance(encoder, tuple(_NAMED.values())):
+    if isinstance(encoder, (Greedy, Beam, LocalSearch)):
         return encoder
     given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
     name = given.pop("name", None)
@@ -92,10 +99,3 @@ def as_encoder(encoder: Any) -> Encoder:
 def parameters(encoder: Encoder) -> dict[str, Any]:
     """Name and parameters, as files keep them."""
     return {"name": encoder.steps()[0], **asdict(encoder)}
-
-
-def _check_count(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is {value!r}: want an integer")
-    if not low <= value <= high:
-        raise ValueError(f"{name} is {value}: want {low} to {high}")

@@ -46,7 +46,7 @@ pub fn search(
             for (position, &distance) in distances.iter().enumerate() {
                 let place = &mut places[distance as usize];
                 if *place < k {
-                    scores[*place] = -(distance as f32);
+                    scores[*place] = 0.0 - distance as f32;
                     positions[*place] = position as i64;
                 }
                 *place += 1;
