@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, encoders, losses, streaming
-from compcodes._arrays import as_codes, as_count, as_numbers, as_queries, as_vectors, as_weights, check_jobs
+from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, as_weights, check_jobs, check_range
+from compcodes.base import NotFittedError, Quantizer, as_json, as_seed
 from compcodes.progress import ProgressLike, staged
 from compcodes.training import Report, Trained, Trainer
 from compcodes.tuning import tune
@@ -27,11 +26,7 @@ _CHOICES = {
 }
 
 
-class NotFittedError(ValueError, AttributeError):
-    """A model is used before `fit`."""
-
-
-class CompositionalCodes:
+class CompositionalCodes(Quantizer):
     """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
 
     The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
@@ -105,11 +100,7 @@ class CompositionalCodes:
     (2000, 16)
     """
 
-    codebooks_: NDArray[np.float32]
-    history_: list[dict[str, Any]]
     loss_: dict[str, Any]
-    n_features_in_: int
-    _selection: str
     _past: streaming.Past | None = None
 
     def __init__(
@@ -235,7 +226,7 @@ class CompositionalCodes:
         X, weights = self._training_data(X, sample_weight)
         self._check()
         if not hasattr(self, "codebooks_"):
-            trainer, trained, loss = self._train(X, None, weights, _seed(self.random_state), progress)
+            trainer, trained, loss = self._train(X, None, weights, as_seed(self.random_state), progress)
             sums = trainer.sums(trained.codes)
             self._adopt(trained, loss)
             self._past = streaming.Past(trained.codebooks, *sums)
@@ -254,7 +245,7 @@ class CompositionalCodes:
             raise ValueError(f"X has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
-        seed = (_seed(self.random_state) + iteration) % 2**64
+        seed = (as_seed(self.random_state) + iteration) % 2**64
         trainer = self._trainer(X, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
         trainer = trainer.with_loss(losses.as_loss(self.loss_), weights)
         past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
@@ -283,7 +274,7 @@ class CompositionalCodes:
         self, X: NDArray[Any], weights: NDArray[np.float64] | None
     ) -> tuple[NDArray[Any], NDArray[np.float64] | None, int]:
         """Take at most `max_train` rows and their weights; in order, which a memory map reads well. And the seed."""
-        seed = _seed(self.random_state)
+        seed = as_seed(self.random_state)
         if self.max_train is None or len(X) <= self.max_train:
             return X, weights, seed
         eligible = np.arange(len(X)) if weights is None else np.flatnonzero(weights)
@@ -331,42 +322,8 @@ class CompositionalCodes:
             passes=passes,
         )
 
-    def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
-        """Choose codes for vectors.
-
-        Parameters
-        ----------
-        X : (n, d) array of any real type
-            Vectors; read a chunk at a time.
-        progress : callable or True, optional
-            As in `fit`.
-
-        Returns
-        -------
-        (n, M) uint8
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            As in `fit`.
-        """
-        X = as_vectors(X, "X", self._fitted().shape[2])
-        return self._encoder().encode(X, self.n_jobs, staged(progress, "encode"))
-
-    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            Codes of another shape, or that name a codeword beyond K.
-        """
-        codebooks = self._fitted()
-        return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        return self._encoder().encode(X, self.n_jobs, report)
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
         """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is not looked at."""
@@ -418,42 +375,12 @@ class CompositionalCodes:
         if codebooks.ndim != 3:
             raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
         _core.Encoder(codebooks, selection, 1)
-        return cls._restore(codebooks, selection, "{}")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file (safetensors), replacing what is there.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        OSError
-            The file cannot be written.
-        """
-        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
+        return cls._restored(codebooks, selection, {})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CompositionalCodes:
-        """Read a model from a file that `save`, or an index, or the Rust crate wrote.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        ValueError
-            The file is damaged, of a later version, or not one of compcodes.
-        """
-        return cls._restore(*_core.load_model(os.fsdecode(path)))
-
-    @classmethod
-    def _restore(cls, codebooks: NDArray[np.float32], selection: str, parameters: str) -> CompositionalCodes:
-        """Rebuild a model from what a file keeps; of unknown parameters nothing is needed to encode."""
-        M, K, _ = codebooks.shape
-        stored = json.loads(parameters)
-        known = cls().get_params().keys() - {"n_codebooks", "n_codewords", "selection"}
-        self = cls(M, K, selection, **{name: stored[name] for name in known & stored.keys()})
-        self._set(codebooks, selection)
-        self.history_ = stored.get("history", [])
+    def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
+        self = super()._restored(codebooks, selection, stored)
+        self.selection = selection
         self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
         return self
 
@@ -463,42 +390,7 @@ class CompositionalCodes:
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
-        for name in ("init", "random_state"):
-            if not isinstance(params[name], (str, int, np.integer)):
-                del params[name]
-        params |= {"history": self.history_, "fitted_loss": self.loss_}
-        return json.dumps(params, default=lambda number: number.item())
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn's tools ask for them."""
-        names = CompositionalCodes.__init__.__annotations__.keys() - {"return"}
-        return {name: value for name, value in vars(self).items() if name in names}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.
-
-        Raises
-        ------
-        ValueError
-            There is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = vars(CompositionalCodes())
-        shown = (
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if name in ("n_codebooks", "n_codewords", "selection") or value is not default[name]
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_cache"}
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def _check(self) -> None:
         for name, low, high in [
@@ -507,12 +399,7 @@ class CompositionalCodes:
             ("anneal", 0, None),
             ("max_iter", 0, None),
         ]:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{name} is {value!r}: want an integer")
-            if value < low or (high is not None and value > high):
-                limits = f"{low} to {high}" if high is not None else f"at least {low}"
-                raise ValueError(f"{name} is {value}: want {limits}")
+            check_range(name, getattr(self, name), low, high)
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
@@ -542,18 +429,9 @@ class CompositionalCodes:
             raise ValueError(f"init has shape {codebooks.shape}: want {want}")
         return codebooks
 
-    def _set(self, codebooks: NDArray[np.float32], selection: str) -> None:
+    def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         self._past = None
-        self._selection = selection  # the parameter may be changed for another fit
-        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
-        self.codebooks_ = codebooks
-        self.n_features_in_ = codebooks.shape[2]
-
-    def _fitted(self) -> NDArray[np.float32]:
-        try:
-            return self.codebooks_
-        except AttributeError:
-            raise NotFittedError("this model is not fitted yet: call fit(X) first") from None
+        super()._set(codebooks, selection)
 
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
@@ -565,15 +443,3 @@ class CompositionalCodes:
             core = _core.Encoder(codebooks, selection, eta, encoder.steps(), 0, self.n_jobs)
             cached = self._cache = (codebooks, made_for, core)
         return cached[2]
-
-
-def _seed(random_state: int | np.random.Generator | None) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or None")
-    if not 0 <= random_state < 2**64:
-        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
-    return int(random_state)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, losses
-from compcodes.demand import demand
 from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes.demand import demand
 
 __all__ = ["Trained", "Trainer", "normal_equations", "solve"]
 
