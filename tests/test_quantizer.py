@@ -6,6 +6,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
+from compcodes.demand import demand
 from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
@@ -275,10 +276,32 @@ def test_the_loss_says_what_was_given_and_what_was_chosen(X, tmp_path):
     q.save(tmp_path / "q.cc")
     again = cc.CompositionalCodes.load(tmp_path / "q.cc")
     assert again.loss_ == q.loss_
-    assert again.get_params()["loss"] == {"name": "inner-product", "eta": 3, "weight_power": None}
+    assert again.get_params()["loss"] == {"name": "inner-product", "eta": 3, "weight_power": None, "demand": None}
     np.testing.assert_array_equal(again.encode(X), q.encode(X))
     plain = cc.CompositionalCodes(2, 8, loss=cc.Reconstruction(), max_iter=2).fit(X)
     assert plain.loss_ == {"name": "reconstruction"}
+
+
+def test_demand_is_the_sum_of_reciprocal_ranks():
+    X, Q = vectors(300, 6), vectors(40, 6)
+    ranks = np.argsort(np.argsort(-(Q @ X.T), axis=1, kind="stable"), axis=1)
+    want = np.where(ranks < 100, 1 / (1 + ranks), 0).sum(axis=0)
+    np.testing.assert_allclose(demand(X, Q, 0, None), want / want.mean(), rtol=1e-12)
+
+
+def test_vectors_that_queries_find_are_approximated_better():
+    X = vectors(4000, 12)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    Q = X[:, :1] > 0  # which half is asked for
+    Q = X[Q[:, 0]][:600] + [2, *[0] * 11]
+    loss = cc.InnerProduct(eta=2, weight_power=0)
+    errors = []
+    for queries in (None, Q):
+        q = cc.CompositionalCodes(2, 32, loss=loss, anneal=4, max_iter=4).fit(X, queries=queries)
+        wanted = demand(X, Q.astype(np.float32), 0, None)
+        errors.append(np.average(_core.errors(q.codebooks_, X, q.encode(X), 2.0), weights=wanted))
+    assert q.loss_["demand"] > 0
+    assert errors[1] < 0.9 * errors[0]
 
 
 @pytest.mark.parametrize(
@@ -287,6 +310,7 @@ def test_the_loss_says_what_was_given_and_what_was_chosen(X, tmp_path):
         lambda: cc.InnerProduct(eta=0.5),
         lambda: cc.InnerProduct(weight_power=-1),
         lambda: cc.InnerProduct(eta=np.nan),
+        lambda: cc.InnerProduct(demand=1.5),
         lambda: cc.LocalSearch(rounds=-1),
     ],
 )
