@@ -192,7 +192,8 @@ class CompositionalCodes(Quantizer):
         `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
 
         Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
-        and each batch weighs more than those before: every call forgets two fifths of their sums.
+        and each batch weighs more than those before: every call forgets two fifths of their sums,
+        or as much as a small batch brings.
 
         Parameters
         ----------

@@ -20,7 +20,8 @@ __all__ = ["Past", "absorb"]
 ROUNDS = 10
 """Updates for each batch."""
 FORGET = 0.4
-"""Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more."""
+"""Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more. A small
+batch takes only as much as it brings."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) 
         share = seen / len(trainer.X)
         books = len(b) // codebooks.shape[1]
         past = Past(codebooks, share * A, share * A @ codebooks[:books].reshape(len(b), -1).astype(np.float64))
-    past = Past(codebooks, (1 - FORGET) * past.A, (1 - FORGET) * past.b)
+    kept = 1 - min(FORGET, np.trace(A) / np.trace(past.A)) if past.A.any() else 0.0
+    past = Past(codebooks, kept * past.A, kept * past.b)
     prior, errors = past.prior(trainer.eta), trainer.errors(codebooks, codes)
     # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
     share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
