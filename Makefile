@@ -66,14 +66,14 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/training.py
 	$(BIN)/python benches/search.py
 	$(BIN)/python benches/accuracy.py
-	$(BIN)/python benches/accuracy.py
+	$(BIN)/python benches/exact.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/training.py --tiny
 	$(BIN)/python benches/search.py --tiny
 	$(BIN)/python benches/accuracy.py --tiny
-	$(BIN)/python benches/accuracy.py --tiny
+	$(BIN)/python benches/exact.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built
