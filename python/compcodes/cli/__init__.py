@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from compcodes import __version__
-from compcodes.cli import build, demo, encode, evaluation, fit, info, search
+from compcodes.cli import build, demo, encode, evaluation, fit, info, paper, search
 from compcodes.cli.common import StageBar, UsageError
 from compcodes.cli.parameters import threads
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"compcodes {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for module in (demo, fit, encode, build, search, evaluation, info):
+    for module in (demo, fit, encode, build, search, evaluation, info, paper):
         summary = str(module.__doc__).partition("\n")[0]
         command = commands.add_parser(module.NAME, help=summary, description=module.__doc__)
         command.set_defaults(run=module.run, show=module.show)
