@@ -47,6 +47,11 @@ class Method:
     size: str = "n_codebooks"
     per_byte: int = 1
 
+    @property
+    def hashes(self) -> bool:
+        """Whether codes are compared with codes, and do not approximate vectors."""
+        return self.size == "n_bits"
+
     def arguments(self, n_bytes: int) -> dict[str, Any]:
         """Return the arguments of the class for codes of so many bytes."""
         return {self.size: n_bytes * self.per_byte, **self.parameters}
@@ -93,8 +98,7 @@ class Contestant:
     n_jobs: int | None
 
     def __post_init__(self) -> None:
-        hashes = self.method.per_byte != 1
-        self._index = None if hashes else cc.Index(self.model, n_jobs=self.n_jobs).add_codes(self.codes)
+        self._index = None if self.method.hashes else cc.Index(self.model, n_jobs=self.n_jobs).add_codes(self.codes)
 
     @property
     def approximates(self) -> bool:

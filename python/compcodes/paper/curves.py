@@ -39,7 +39,6 @@ def _compare(lab: Lab, dataset: Dataset, report: Report) -> None:
     lengths = lab.lengths(32, 64) if ratings else lab.lengths(64, 128)
     sought = (50, 100) if ratings else (1, 10, 100)
     true = lab.truth(dataset)
-    names = ["compcodes", *PAPER_METHODS]
     table = Table(
         f"{dataset.stands_for.lower()}",
         dataset.description,
@@ -47,6 +46,7 @@ def _compare(lab: Lab, dataset: Dataset, report: Report) -> None:
     )
     panels = []
     for bits in lengths:
+        names = lab.methods(bits)
         curves = {
             name: {R: evaluate.recall_curve(lab.answers(dataset, name, bits), true, R) for R in sought}
             for name in names

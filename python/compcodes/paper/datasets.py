@@ -69,7 +69,7 @@ class Dataset:
         return f"**{self.name}**{role}: {self.about} ({sizes}, trained on {len(self.learn):,})."
 
 
-_MOST_BASE, _MOST_LEARN, _MOST_QUERIES = 100_000, 50_000, 1000  # of a stand-in: minutes, not hours
+_MOST, _MOST_QUERIES = 50_000, 1000  # of a stand-in: minutes, not hours
 
 
 def datasets(folder: Path | None, *, limit: int | None = None, quick: bool = False) -> list[Dataset]:
@@ -174,7 +174,7 @@ def _real(folder: Path) -> Iterator[Dataset]:
         return part
 
     if (folder / "sift").is_dir():
-        learn, base = load("sift/learn.npy", slice(_MOST_LEARN)), load("sift/base.npy", slice(_MOST_BASE))
+        learn, base = load("sift/learn.npy", slice(_MOST)), load("sift/base.npy", slice(_MOST))
         queries = load("sift/query.npy", slice(_MOST_QUERIES))
         yield Dataset("SIFT descriptors", "SIFT1M", "SIFT descriptors of other photographs", learn, base, queries)
     if (folder / "gowalla128").is_dir():

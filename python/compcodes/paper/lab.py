@@ -66,6 +66,15 @@ class Lab:
         """Return the code lengths in bits to use where the paper has these."""
         return list(self.bits or bits)
 
+    @staticmethod
+    def methods(bits: int, *, hashes: bool = True) -> list[str]:
+        """Return the methods that are compared at a length.
+
+        This package's defaults are among them up to 64 bits: beyond, their training takes longer than all the rest.
+        """
+        papers = [name for name in PAPER_METHODS if hashes or not METHODS[name].hashes]
+        return ["compcodes", *papers] if bits <= 64 else papers
+
     def contestant(self, dataset: Dataset, name: str, bits: int) -> Contestant:
         """Return a method trained on a data set, with its codes."""
         key = ("model", dataset.name, name, bits)

@@ -78,8 +78,8 @@ def _share(lab: Lab, report: Report) -> Table:
     budget = 0.02 if lab.quick else 1.0
     columns = np.ascontiguousarray(codes.T)
 
-    def fill() -> NDArray[np.float32]:
-        return np.asarray(codebooks.reshape(M * K, d) @ query).reshape(M, K)
+    def fill() -> Any:
+        return np.asarray(codebooks @ query)
 
     def scan(tables: NDArray[np.float32]) -> NDArray[np.float32]:
         total = tables[0][columns[0]]
