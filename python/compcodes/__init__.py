@@ -7,24 +7,40 @@
 >>> scores, ids = index.search(X[:2], k=10)
 """
 
-from compcodes import data, evaluate
+from compcodes import data, evaluate, methods
 from compcodes._core import __version__
-from compcodes.encoders import Greedy, LocalSearch
+from compcodes.base import NotFittedError, Quantizer
+from compcodes.encoders import Beam, Greedy, LocalSearch
 from compcodes.index import Index
 from compcodes.losses import InnerProduct, Reconstruction
-from compcodes.quantizer import CompositionalCodes, NotFittedError
+from compcodes.methods import (
+    CartesianKMeans,
+    OptimizedProductQuantizer,
+    ProductQuantizer,
+    RandomHyperplaneHash,
+    ResidualQuantizer,
+)
+from compcodes.quantizer import CompositionalCodes
 from compcodes.training import normal_equations
 
 __all__ = [
+    "Beam",
+    "CartesianKMeans",
     "CompositionalCodes",
     "Greedy",
     "Index",
     "InnerProduct",
     "LocalSearch",
     "NotFittedError",
+    "OptimizedProductQuantizer",
+    "ProductQuantizer",
+    "Quantizer",
+    "RandomHyperplaneHash",
     "Reconstruction",
+    "ResidualQuantizer",
     "__version__",
     "data",
     "evaluate",
+    "methods",
     "normal_equations",
 ]

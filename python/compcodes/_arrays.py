@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_codes", "as_count", "as_ids", "as_numbers", "as_queries", "as_vectors", "as_weights", "check_jobs"]
+__all__ = [
+    "as_codes",
+    "as_count",
+    "as_ids",
+    "as_numbers",
+    "as_queries",
+    "as_vectors",
+    "as_weights",
+    "check_jobs",
+    "check_range",
+]
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -102,3 +112,11 @@ def check_jobs(n_jobs: Any) -> None:
         raise TypeError(f"n_jobs is {n_jobs!r}: want an integer, or None for all cores")
     if n_jobs == 0 or not -(2**31) < n_jobs < 2**31:
         raise ValueError(f"n_jobs is {n_jobs}: want a number of threads, or None for all cores")
+
+
+def check_range(name: str, value: Any, low: int, high: int | None = None) -> None:
+    """Refuse what is not an integer in a range."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}: want an integer")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name} is {value}: want " + (f"at least {low}" if high is None else f"{low} to {high}"))

@@ -9,19 +9,23 @@ from numpy.typing import NDArray
 __all__ = [
     "Encoder",
     "Index",
+    "SubspaceEncoder",
     "__version__",
     "decode",
     "descend",
     "errors",
     "exact_search",
+    "hamming_search",
     "isa",
     "isas",
+    "kmeans",
     "load_model",
     "normal_equations",
     "random_vectors",
     "reseed",
     "residual_kmeans",
     "save_model",
+    "sums",
 ]
 
 __version__: str
@@ -42,11 +46,17 @@ class Encoder:
         encoding: tuple[str, int] | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
+        start: tuple[str, int] | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
         self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
     ) -> tuple[_U8, _F64, _F64]: ...
+
+@final
+class SubspaceEncoder:
+    def __new__(cls, words: list[_F32], rotation: _F32 | None = None) -> SubspaceEncoder: ...
+    def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
 
 @final
 class Index:
@@ -108,6 +118,17 @@ def exact_search(
     n_jobs: int | None = None,
     progress: _Progress = None,
 ) -> tuple[_F32, _I64]: ...
+def hamming_search(
+    codes: _U8, queries: _U8, k: int, n_jobs: int | None = None, progress: _Progress = None
+) -> tuple[_F32, _I64]: ...
+def kmeans(
+    x: NDArray[Any],
+    n_codewords: int,
+    max_iter: int,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: _Progress = None,
+) -> tuple[_F32, list[float]]: ...
 def load_model(path: str) -> tuple[_F32, str, str]: ...
 def normal_equations(
     x: NDArray[Any],
@@ -133,3 +154,4 @@ def residual_kmeans(
     progress: _Progress = None,
 ) -> _F32: ...
 def save_model(path: str, codebooks: _F32, selection: str, parameters: str) -> None: ...
+def sums(x: NDArray[Any], codes: _U8, n_codewords: int, n_jobs: int | None = None) -> _F64: ...

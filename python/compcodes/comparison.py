@@ -80,7 +80,6 @@ METHODS: dict[str, Method] = {
         Method("PQ", "product quantization", "ProductQuantizer"),
         Method("LSH", "signs of random projections, by Hamming distance", "RandomHyperplaneHash", {}, "n_bits", 8),
     )
-    if hasattr(cc, method.cls)
 }
 """By name; the paper's own and this package's first, then rivals."""
 

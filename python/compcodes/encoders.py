@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
-__all__ = ["Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
+from compcodes._arrays import check_range
+
+__all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,31 @@ class Greedy:
     def steps(self) -> tuple[str, int]:
         """Name and effort, as the core takes them."""
         return "greedy", 0
+
+    def training_steps(self) -> tuple[str, int]:
+        """Like `steps`, for a pass of training."""
+        return self.steps()
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The codebooks in turn, keeping the best beginnings of a code: the encoder of residual quantization.
+
+    Parameters
+    ----------
+    width : int, default 8
+        How many beginnings are kept, 1 to 4096. Twice as many take twice the time.
+    """
+
+    anneals: ClassVar[bool] = False
+    width: int = 8
+
+    def __post_init__(self) -> None:
+        check_range("width", self.width, 1, 4096)
+
+    def steps(self) -> tuple[str, int]:
+        """Name and effort, as the core takes them."""
+        return "beam", self.width
 
     def training_steps(self) -> tuple[str, int]:
         """Like `steps`, for a pass of training."""
@@ -37,10 +65,7 @@ class LocalSearch:
     rounds: int = 16
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int):
-            raise TypeError(f"rounds is {self.rounds!r}: want an integer")
-        if not 0 <= self.rounds <= 1_000_000:
-            raise ValueError(f"rounds is {self.rounds}: want 0 to 1000000")
+        check_range("rounds", self.rounds, 0, 1_000_000)
 
     def steps(self) -> tuple[str, int]:
         """Name and effort, as the core takes them."""
@@ -51,14 +76,18 @@ class LocalSearch:
         return "local-search", min(self.rounds, 4)
 
 
-Encoder: TypeAlias = Greedy | LocalSearch
+Encoder: TypeAlias = Greedy | Beam | LocalSearch
 
-_NAMED: dict[str, type[Greedy] | type[LocalSearch]] = {"greedy": Greedy, "local-search": LocalSearch}
+_NAMED: dict[str, Callable[..., Encoder]] = {
+    "greedy": Greedy,
+    "beam": Beam,
+    "local-search": LocalSearch,
+}
 
 
 def as_encoder(encoder: Any) -> Encoder:
     """Take an encoder by object, by name, or as `parameters` gives it."""
-    if isinstance(encoder, (Greedy, LocalSearch)):
+    if isinstance(encoder, (Greedy, Beam, LocalSearch)):
         return encoder
     given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
     name = given.pop("name", None)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes.base import Quantizer
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizer import CompositionalCodes
 
@@ -30,7 +31,7 @@ class Index:
 
     Parameters
     ----------
-    quantizer : CompositionalCodes
+    quantizer : CompositionalCodes or another Quantizer
         A fitted model. The index keeps a copy.
     metric : {"ip", "cosine", "l2"}, default "ip"
         Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector, and is right to 1 % of
@@ -55,7 +56,7 @@ class Index:
 
     def __init__(
         self,
-        quantizer: CompositionalCodes,
+        quantizer: Quantizer,
         metric: str = "ip",
         n_jobs: int | None = None,
         *,
@@ -64,7 +65,7 @@ class Index:
     ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
-        if not isinstance(quantizer, CompositionalCodes):
+        if not isinstance(quantizer, Quantizer):
             raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
         check_jobs(n_jobs)
         codebooks = quantizer._fitted()
@@ -219,7 +220,7 @@ class Index:
         return self._core.ids()
 
     @property
-    def quantizer(self) -> CompositionalCodes:
+    def quantizer(self) -> Quantizer:
         """The model."""
         return self._quantizer
 
@@ -261,7 +262,7 @@ class Index:
         """
         core = _core.Index.load(os.fsdecode(path), mmap)
         metric, scale, exact_norms = core.settings()
-        quantizer = CompositionalCodes._restore(*core.model())
+        quantizer = Quantizer._restore(*core.model())
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)
         index._core = core
         return index

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, encoders, losses
-from compcodes._arrays import as_codes, as_count, as_numbers, as_queries, as_vectors, as_weights, check_jobs
+from compcodes._arrays import as_numbers, as_queries, as_vectors, as_weights, check_jobs, check_range
+from compcodes.base import NotFittedError, Quantizer, as_json, as_seed
 from compcodes.progress import ProgressLike, staged
 from compcodes.training import Report, Trainer
 from compcodes.tuning import tune
@@ -27,11 +25,7 @@ _CHOICES = {
 }
 
 
-class NotFittedError(ValueError, AttributeError):
-    """A model is used before `fit`."""
-
-
-class CompositionalCodes:
+class CompositionalCodes(Quantizer):
     """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
 
     The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
@@ -46,9 +40,10 @@ class CompositionalCodes:
     selection : {"group", "m-selection", "m-combination"}, default "group"
         The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
-    encoder : {"local-search", "greedy"} or `LocalSearch` or `Greedy`, default "local-search"
+    encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest loss. "local-search" improves on that; ``LocalSearch(rounds=…)`` says how long.
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
+        code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
     loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
         What training and encoding make small: the error that inner products with likely queries suffer, or the
         squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
@@ -57,7 +52,7 @@ class CompositionalCodes:
         The start: residual k-means; random vectors; or codebooks of your own.
     anneal : int, default 25
         Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
-        large. Not used with the greedy encoder, or from codebooks of your own.
+        large. Used with local search only, and not from codebooks of your own.
     max_iter : int, default 25
         The most iterations after that.
     tol : float, default 1e-3
@@ -96,10 +91,7 @@ class CompositionalCodes:
     (2000, 16)
     """
 
-    codebooks_: NDArray[np.float32]
-    history_: list[dict[str, Any]]
     loss_: dict[str, Any]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -193,82 +185,15 @@ class CompositionalCodes:
             max_iter=self.max_iter,
             tol=self.tol,
             ridge=self.ridge,
-            seed=_seed(self.random_state),
+            seed=as_seed(self.random_state),
             encoder=encoder.training_steps(),
             anneal=self.anneal if encoder.anneals and not own else 0,
             n_jobs=self.n_jobs,
             report=report,
         )
 
-    def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
-        """Choose codes for vectors.
-
-        Parameters
-        ----------
-        X : (n, d) array of any real type
-            Vectors; read a chunk at a time.
-        progress : callable or True, optional
-            As in `fit`.
-
-        Returns
-        -------
-        (n, M) uint8
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            As in `fit`.
-        """
-        X = as_vectors(X, "X", self._fitted().shape[2])
-        return self._encoder().encode(X, self.n_jobs, staged(progress, "encode"))
-
-    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            Codes of another shape, or that name a codeword beyond K.
-        """
-        codebooks = self._fitted()
-        return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
-
-    def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
-        """Decode a few codes at a time, for what reads approximations and cannot hold them all.
-
-        Parameters
-        ----------
-        codes : (n, M) uint8
-            May be a memory map: a batch of it is read at a time.
-        batch_size : int, default 1024
-
-        Returns
-        -------
-        iterator of (≤ batch_size, d) float32
-            The same rows as of `decode`, in order. Only one batch is held.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            Codes of another shape; or, when their batch comes, that name a codeword beyond K.
-
-        Examples
-        --------
-        >>> import numpy as np, compcodes as cc
-        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
-        >>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)
-        >>> [len(batch) for batch in q.decode_batches(q.encode(X), batch_size=900)]
-        [900, 900, 200]
-        """
-        codes = as_codes(codes, len(self._fitted()))
-        size = as_count("batch_size", batch_size)
-        return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        return self._encoder().encode(X, self.n_jobs, report)
 
     @classmethod
     def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
@@ -283,42 +208,12 @@ class CompositionalCodes:
         if codebooks.ndim != 3:
             raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
         _core.Encoder(codebooks, selection, 1)
-        return cls._restore(codebooks, selection, "{}")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file (safetensors), replacing what is there.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        OSError
-            The file cannot be written.
-        """
-        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
+        return cls._restored(codebooks, selection, {})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CompositionalCodes:
-        """Read a model from a file that `save`, or an index, or the Rust crate wrote.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        ValueError
-            The file is damaged, of a later version, or not one of compcodes.
-        """
-        return cls._restore(*_core.load_model(os.fsdecode(path)))
-
-    @classmethod
-    def _restore(cls, codebooks: NDArray[np.float32], selection: str, parameters: str) -> CompositionalCodes:
-        """Rebuild a model from what a file keeps; of unknown parameters nothing is needed to encode."""
-        M, K, _ = codebooks.shape
-        stored = json.loads(parameters)
-        known = cls().get_params().keys() - {"n_codebooks", "n_codewords", "selection"}
-        self = cls(M, K, selection, **{name: stored[name] for name in known & stored.keys()})
-        self._set(codebooks, selection)
-        self.history_ = stored.get("history", [])
+    def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
+        self = super()._restored(codebooks, selection, stored)
+        self.selection = selection
         self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
         return self
 
@@ -328,42 +223,7 @@ class CompositionalCodes:
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
-        for name in ("init", "random_state"):
-            if not isinstance(params[name], (str, int, np.integer)):
-                del params[name]
-        params |= {"history": self.history_, "fitted_loss": self.loss_}
-        return json.dumps(params, default=lambda number: number.item())
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn's tools ask for them."""
-        names = CompositionalCodes.__init__.__annotations__.keys() - {"return"}
-        return {name: value for name, value in vars(self).items() if name in names}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.
-
-        Raises
-        ------
-        ValueError
-            There is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = vars(CompositionalCodes())
-        shown = (
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if name in ("n_codebooks", "n_codewords", "selection") or value is not default[name]
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_cache"}
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def _check(self) -> None:
         for name, low, high in [
@@ -372,12 +232,7 @@ class CompositionalCodes:
             ("anneal", 0, None),
             ("max_iter", 0, None),
         ]:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{name} is {value!r}: want an integer")
-            if value < low or (high is not None and value > high):
-                limits = f"{low} to {high}" if high is not None else f"at least {low}"
-                raise ValueError(f"{name} is {value}: want {limits}")
+            check_range(name, getattr(self, name), low, high)
         check_jobs(self.n_jobs)
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -405,18 +260,6 @@ class CompositionalCodes:
             raise ValueError(f"init has shape {codebooks.shape}: want {want}")
         return codebooks
 
-    def _set(self, codebooks: NDArray[np.float32], selection: str) -> None:
-        self._selection = selection  # the parameter may be changed for another fit
-        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
-        self.codebooks_ = codebooks
-        self.n_features_in_ = codebooks.shape[2]
-
-    def _fitted(self) -> NDArray[np.float32]:
-        try:
-            return self.codebooks_
-        except AttributeError:
-            raise NotFittedError("this model is not fitted yet: call fit(X) first") from None
-
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
@@ -427,15 +270,3 @@ class CompositionalCodes:
             core = _core.Encoder(codebooks, selection, eta, encoder.steps(), 0, self.n_jobs)
             cached = self._cache = (codebooks, made_for, core)
         return cached[2]
-
-
-def _seed(random_state: int | np.random.Generator | None) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or None")
-    if not 0 <= random_state < 2**64:
-        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
-    return int(random_state)

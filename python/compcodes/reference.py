@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "decode",
     "directions",
+    "encode_beam",
     "encode_greedy",
     "errors",
     "fit",
@@ -116,6 +117,36 @@ def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = 
         free[rows, m] = False
         if selection == "m-combination":
             free[rows, :, k] = False
+    return codes
+
+
+def encode_beam(
+    X: ArrayLike, codebooks: NDArray[Any], width: int, selection: Selection = "group", eta: float = 1.0
+) -> Codes:
+    """Choose the codewords in the order of the codebooks, keeping the `width` best beginnings of a code.
+
+    The loss of a beginning is that of the sum of its codewords. With equal codebooks the same codewords in another
+    order are the same beginning. A width of K^(M−1) or more tries every code.
+
+    Returns
+    -------
+    (n, M) uint8
+    """
+    X = np.asarray(X, np.float64)
+    M, K, _ = codebooks.shape
+    codes = np.zeros((len(X), M), np.uint8)
+    for x, code in zip(X, codes, strict=True):
+        beam: list[tuple[int, ...]] = [()]
+        for m in range(M):
+            longer = [(*start, k) for start in beam for k in range(K)]
+            if selection == "m-combination":
+                longer = [start for start in longer if start[-1] not in start[:-1]]
+            if selection != "group":
+                longer = list({tuple(sorted(start)): start for start in reversed(longer)}.values())
+            ahead = np.array(longer, np.uint8)
+            losses = errors(np.broadcast_to(x, (len(ahead), len(x))), ahead, codebooks[: m + 1], eta)
+            beam = [longer[i] for i in np.argsort(losses, kind="stable")[:width]]
+        code[:] = beam[0]
     return codes
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compcodes import CompositionalCodes
+from compcodes import Quantizer
 from compcodes.data.files import file_of
 from compcodes.progress import Bar
 
@@ -78,9 +78,9 @@ def called(names: Mapping[str, str]) -> Iterator[None]:
         raise (UsageError(message) if name.startswith("-") else ValueError(message)) from error
 
 
-def load_model(path: str, jobs: int | None) -> CompositionalCodes:
+def load_model(path: str, jobs: int | None) -> Quantizer:
     """Load a model that works with so many threads."""
-    quantizer = CompositionalCodes.load(path)
+    quantizer = Quantizer.load(path)
     quantizer.n_jobs = jobs
     return quantizer
 

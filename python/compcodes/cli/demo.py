@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     found = {}
     for n_bytes in sorted({max(args.bytes // 4, 1), max(args.bytes // 2, 1)} - {args.bytes}):
         # The loss that was chosen for the largest serves the smaller ones: this saves choosing it again.
-        smaller, _ = _compress(X, database, n_bytes, args, index.quantizer.loss_)
+        smaller, _ = _compress(X, database, n_bytes, args, cast(CompositionalCodes, index.quantizer).loss_)
         found[f"{n_bytes} byte{'s'[: n_bytes > 1]}"] = smaller.search(Q, k=_FOUND, progress=args.progress)[1]
     found[f"{args.bytes} byte{'s'[: args.bytes > 1]}"] = ids
     true_ids = database[evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)[1]]

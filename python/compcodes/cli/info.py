@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     M, K, d = model.codebooks_.shape
     result = {"file": args.file, **content, "dimension": d, "codebooks": M, "codewords": K}
     # A parameter may be an object with parameters of its own.
-    result |= {name: str(getattr(model, name)) for name in ("selection", "encoder", "loss")}
+    shown = [name for name in ("selection", "encoder", "loss") if hasattr(model, name)]
+    result |= {"method": model.method, **{name: str(getattr(model, name)) for name in shown}}
     if model.history_:
         last = model.history_[-1]
         result |= {"iterations": last["iteration"], "objective": last["objective"]}

@@ -18,11 +18,13 @@ pub mod codebooks;
 pub mod conjugate;
 pub mod encode;
 pub mod init;
+pub mod kmeans;
 pub mod solve;
 pub mod train;
 pub mod update;
 
 pub mod exact;
+pub mod hamming;
 pub mod metric;
 pub mod packed;
 pub mod rerank;

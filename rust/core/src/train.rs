@@ -131,18 +131,20 @@ fn update(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::Start;
 
     #[test]
     fn the_objective_never_rises_and_is_the_error_of_what_is_returned() {
         let x =
             Array2::from_shape_fn((400, 6), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32);
         for selection in Selection::ALL {
-            let search = Encoding::LocalSearch { rounds: 2, seed: 1 };
+            let search = Encoding::LocalSearch { start: Start::Greedy, rounds: 2, seed: 1 };
             for (init, encoding, loss) in [
                 (Init::Residual, Encoding::Greedy, Loss::RECONSTRUCTION),
                 (Init::Random, Encoding::Greedy, Loss::RECONSTRUCTION),
                 (Init::Residual, search, Loss::RECONSTRUCTION),
                 (Init::Residual, search, Loss::inner_product(5.0).unwrap()),
+                (Init::Residual, Encoding::Beam { width: 3 }, Loss::RECONSTRUCTION),
             ] {
                 let sizes = Training { n_codebooks: 3, n_codewords: 12, ..Default::default() };
                 let training = Training { selection, init, encoding, loss, ..sizes };

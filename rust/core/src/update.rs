@@ -77,6 +77,23 @@ impl NormalEquations {
     }
 }
 
+/// (X Bᵀ)ᵀ, (M·K, d), alone: the sum of the vectors (n, d) that use a codeword.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`].
+pub fn sums(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    monitor: &dyn Monitor,
+) -> Result<Array2<f64>> {
+    check(x, codes, n_codewords, None)?;
+    let codes = codes.as_standard_layout();
+    let m = codes.ncols();
+    let codes = codes.as_slice().expect("standard layout");
+    Codes { codes, m, k: n_codewords, weights: None }.sums(x, monitor)
+}
+
 fn check(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,

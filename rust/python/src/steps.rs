@@ -3,10 +3,10 @@
 use crate::arrays::{Rows, codebooks, codes, numbers};
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::encode::{Encoding, Loss};
+use compcodes::encode::{Encoding, Loss, Start};
 use compcodes::update::{NormalEquations, Problem};
-use compcodes::{Selection, conjugate, encode, init, update};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use compcodes::{Selection, conjugate, encode, hamming, init, kmeans, update};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -21,12 +21,33 @@ fn loss(eta: f64) -> PyResult<Loss> {
     Loss::inner_product(eta).map_err(to_python)
 }
 
-fn encoding(encoding: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
-    match encoding.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
-        None | Some(("greedy", _)) => Ok(Encoding::Greedy),
-        Some(("local-search", rounds)) => Ok(Encoding::LocalSearch { rounds, seed }),
+/// Beams are no wider: memory and time grow with them.
+const WIDEST: usize = 4096;
+
+fn width(width: usize) -> PyResult<usize> {
+    if (1..=WIDEST).contains(&width) {
+        return Ok(width);
+    }
+    Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
+}
+
+fn encoding(name: &str, effort: usize, start: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+    match name {
+        "greedy" => Ok(Encoding::Greedy),
+        "beam" => Ok(Encoding::Beam { width: width(effort)? }),
+        "local-search" => Ok(Encoding::LocalSearch { start: self::start(start)?, rounds: effort, seed }),
+        _ => Err(PyValueError::new_err(format!(
+            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
+        ))),
+    }
+}
+
+fn start(start: Option<(String, usize)>) -> PyResult<Start> {
+    match start.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("greedy", _)) => Ok(Start::Greedy),
+        Some(("beam", effort)) => Ok(Start::Beam { width: width(effort)? }),
         Some((name, _)) => {
-            Err(PyValueError::new_err(format!("encoder is {name:?}: want \"greedy\" or \"local-search\"")))
+            Err(PyValueError::new_err(format!("start is {name:?}: want \"greedy\" or \"beam\"")))
         }
     }
 }
@@ -52,9 +73,10 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0) or ("local-search", rounds).
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         codebooks: Any<'_, '_>,
@@ -63,9 +85,11 @@ impl Encoder {
         encoding: Option<(String, usize)>,
         seed: u64,
         n_jobs: Option<i64>,
+        start: Option<(String, usize)>,
     ) -> PyResult<Self> {
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
-        let (loss, encoding) = (loss(eta)?, self::encoding(encoding, seed)?);
+        let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
+        let (loss, encoding) = (loss(eta)?, self::encoding(&name, effort, start, seed)?);
         let encoder = run(py, n_jobs, None, |_| {
             Ok(encode::Encoder::new(&books, selection)?.with_loss(loss).with_encoding(encoding))
         })?;
@@ -251,4 +275,91 @@ pub(crate) fn random_vectors<'py>(
     let x = rows.view();
     let books = py.detach(|| init::random_vectors(&*x, n_codebooks, n_codewords, selection, seed));
     Ok(books.map_err(to_python)?.into_inner().into_pyarray(py))
+}
+
+/// (centroids, history): K means (K, d) f32, and the mean squared distance after each iteration.
+#[pyfunction]
+#[pyo3(name = "kmeans", signature = (x, n_codewords, max_iter, seed=0, n_jobs=None, progress=None))]
+pub(crate) fn lloyd<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codewords: usize,
+    max_iter: usize,
+    seed: u64,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<f32>>, Vec<f64>)> {
+    let rows = Rows::new(x, "X")?;
+    let x = rows.view();
+    let clusters =
+        run(py, n_jobs, progress, |monitor| kmeans::kmeans(&*x, n_codewords, max_iter, seed, monitor))?;
+    Ok((clusters.centroids.into_pyarray(py), clusters.history))
+}
+
+/// The sum of the vectors that use a codeword, (M·K, d) f64.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, n_jobs=None))]
+pub(crate) fn sums<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (x, codes) = (rows.view(), codes.as_array());
+    Ok(run(py, n_jobs, None, |monitor| update::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
+}
+
+/// Encodes with codebooks in orthogonal subspaces.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct SubspaceEncoder {
+    encoder: encode::SubspaceEncoder,
+}
+
+#[pymethods]
+impl SubspaceEncoder {
+    /// `words` (K, d_m) f32 of each subspace, `rotation` (d, Σ d_m) f32.
+    #[new]
+    #[pyo3(signature = (words, rotation=None))]
+    fn new(
+        words: Vec<PyReadonlyArray2<'_, f32>>,
+        rotation: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<Self> {
+        let words: Vec<_> = words.iter().map(|words| words.as_array().to_owned()).collect();
+        let rotation = rotation.as_ref().map(|rotation| rotation.as_array());
+        Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
+    }
+
+    #[pyo3(signature = (x, n_jobs=None, progress=None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        Ok(codes.into_pyarray(py))
+    }
+}
+
+/// (scores, positions) of the k bit strings nearest to each query; a score is minus the number of bits that differ.
+#[pyfunction]
+#[pyo3(signature = (codes, queries, k, n_jobs=None, progress=None))]
+#[expect(clippy::type_complexity, reason = "two arrays")]
+pub(crate) fn hamming_search<'py>(
+    py: Python<'py>,
+    codes: Any<'_, 'py>,
+    queries: Any<'_, 'py>,
+    k: usize,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>)> {
+    let (codes, queries) = (self::codes(codes, "codes")?, self::codes(queries, "queries")?);
+    let (codes, queries) = (codes.as_array(), queries.as_array());
+    let hits = run(py, n_jobs, progress, |monitor| hamming::search(codes, queries, k, monitor))?;
+    Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
 }

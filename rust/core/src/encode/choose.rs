@@ -1,10 +1,11 @@
 //! Choosing codes for a chunk of vectors: scores first, then the encoder that was asked for.
 
+use super::beam::Beam;
 use super::greedy::Greedy;
 use super::lanes::Lanes;
-use super::local_search::{Space, Vector, Workspace};
+use super::local_search::Workspace;
 use super::scores::Scores;
-use super::{Encoder, Encoding};
+use super::{Encoder, Encoding, Start};
 use crate::codebooks::Selection;
 use crate::isa::{self, Kernel, Level};
 
@@ -15,16 +16,17 @@ pub(super) struct Scratch {
     /// The scores once more, for the encoder that goes on from a greedy code: greedy changes them.
     copy: Vec<f32>,
     work: Workspace,
+    beam: Beam,
     approximation: Vec<f32>,
 }
 
-/// Where local search starts from.
+/// What becomes of the codes that are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
-    /// A greedy code.
-    Greedy,
-    /// The code that is there.
-    Given,
+pub(super) enum Given {
+    /// Nothing: they are chosen anew.
+    Ignored,
+    /// Local search goes on from them.
+    Improved,
 }
 
 impl Scratch {
@@ -34,13 +36,14 @@ impl Scratch {
             minima: Vec::new(),
             copy: Vec::new(),
             work: Workspace::default(),
+            beam: Beam::default(),
             approximation: vec![0.0; encoder.codebooks.dim()],
         }
     }
 
     /// Chooses codes for the vectors that were read.
-    pub(super) fn choose(&mut self, encoder: &Encoder, start: Start, codes: &mut [u8]) {
-        isa::run(encoder.isa, Choose { encoder, scratch: self, start, codes });
+    pub(super) fn choose(&mut self, encoder: &Encoder, given: Given, codes: &mut [u8]) {
+        isa::run(encoder.isa, Choose { encoder, scratch: self, given, codes });
     }
 
     /// The loss of vector `r` of those that were read.
@@ -53,7 +56,7 @@ impl Scratch {
 struct Choose<'a> {
     encoder: &'a Encoder,
     scratch: &'a mut Scratch,
-    start: Start,
+    given: Given,
     codes: &'a mut [u8],
 }
 
@@ -65,10 +68,10 @@ impl Kernel for Choose<'_> {
         self.scratch.scores.compute::<L>(self.encoder, rows);
         match self.encoder.encoding {
             // One codebook: greedy is exact.
-            Encoding::LocalSearch { rounds, seed } if self.encoder.codebooks.n_codebooks() > 1 => {
-                self.search(rows, rounds, seed);
-            }
-            _ => self.greedy(rows),
+            _ if self.encoder.codebooks.n_codebooks() == 1 => self.greedy(rows),
+            Encoding::Greedy => self.greedy(rows),
+            Encoding::Beam { width } => self.beam(width),
+            Encoding::LocalSearch { start, rounds, seed } => self.search(rows, start, rounds, seed),
         }
     }
 }
@@ -95,29 +98,31 @@ impl Choose<'_> {
     }
 
     #[inline(always)]
-    fn search(&mut self, rows: usize, rounds: usize, seed: u64) {
+    fn beam(&mut self, width: usize) {
+        let Self { encoder, scratch, codes, .. } = self;
+        let Scratch { scores, beam, .. } = &mut **scratch;
+        let space = encoder.space();
+        for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
+            space.beam(scores.vector(r, encoder, &scores.scores), beam, width.max(1), code);
+        }
+    }
+
+    #[inline(always)]
+    fn search(&mut self, rows: usize, start: Start, rounds: usize, seed: u64) {
         let columns = self.encoder.panels.columns();
         self.scratch.copy.clear();
         self.scratch.copy.extend_from_slice(&self.scratch.scores.scores[..rows * columns]);
-        if self.start == Start::Greedy {
-            self.greedy(rows);
+        match (self.given, start) {
+            (Given::Improved, _) => {}
+            (Given::Ignored, Start::Greedy) => self.greedy(rows),
+            (Given::Ignored, Start::Beam { width }) => self.beam(width),
         }
         let Self { encoder, scratch, codes, .. } = self;
-        let d = encoder.codebooks.dim();
-        let space = Space {
-            gram: &encoder.coarse_gram,
-            stride: encoder.stride,
-            n_codebooks: encoder.codebooks.n_codebooks(),
-            shared: encoder.selection.is_shared(),
-            distinct: encoder.selection == Selection::MCombination,
-            beta: encoder.beta,
-        };
+        let Scratch { scores, copy, work, .. } = &mut **scratch;
+        let (space, d) = (encoder.space(), encoder.codebooks.dim());
         for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
-            let here = r * columns..(r + 1) * columns;
-            let projections = scratch.scores.projections.get(here.clone()).unwrap_or_default();
-            let vector = Vector { scores: &scratch.copy[here], projections };
-            let x = &scratch.scores.x[r * d..][..d];
-            space.search(vector, &mut scratch.work, rounds, own_seed(seed, x), code);
+            let x = &scores.x[r * d..][..d];
+            space.search(scores.vector(r, encoder, copy), work, rounds, own_seed(seed, x), code);
         }
     }
 }

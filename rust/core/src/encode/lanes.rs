@@ -48,6 +48,27 @@ pub(super) fn add_minima(scores: &mut [f32], row: &[f32]) -> Lanes {
     minima
 }
 
+/// `out = scores + value`.
+#[inline(always)]
+pub(super) fn add_to_all(out: &mut [f32], scores: &[f32], value: f32) {
+    out.iter_mut().zip(scores).for_each(|(out, &score)| *out = score + value);
+}
+
+/// Calls `each` with the position and value of every score up to `bound`, in order.
+#[inline(always)]
+pub(super) fn for_each_up_to(scores: &[f32], bound: f32, mut each: impl FnMut(usize, f32)) {
+    for (i, lanes) in scores.chunks_exact(LANES).enumerate() {
+        // No early exit: so written, the compiler compares all at once.
+        if lanes.iter().fold(false, |any, &score| any | (score <= bound)) {
+            for (l, &score) in lanes.iter().enumerate() {
+                if score <= bound {
+                    each(i * LANES + l, score);
+                }
+            }
+        }
+    }
+}
+
 /// The minimum of all lanes.
 #[inline(always)]
 pub(super) fn fold(lanes: &Lanes) -> f32 {

@@ -10,35 +10,12 @@
 //! of c. The Gram rows are what the time is spent on (they come from beyond the L2 cache), and nearly all trials fail:
 //! one that fails leaves the tables of the code that is kept as they were, and costs nothing to undo.
 
-use super::gram::{Gram, Row};
 use super::lanes::{self, LANES, Lanes};
+use super::space::{Space, Vector};
 use crate::codebooks::MAX_CODEBOOKS;
 
 /// A bound on the sweeps of [`Space::settle`]: two or three are the rule.
 const SWEEPS: usize = 16;
-
-/// What all vectors share.
-pub(super) struct Space<'a> {
-    pub(super) gram: &'a Gram,
-    /// Codewords of a codebook, padded to whole lanes.
-    pub(super) stride: usize,
-    pub(super) n_codebooks: usize,
-    /// Whether the M codebooks are one.
-    pub(super) shared: bool,
-    /// Whether the codewords of a vector must differ.
-    pub(super) distinct: bool,
-    /// Weight of the loss along the vector.
-    pub(super) beta: f32,
-}
-
-/// The scores of one vector.
-#[derive(Clone, Copy)]
-pub(super) struct Vector<'a> {
-    /// A score for each codeword of each codebook, before any is chosen; of one codebook where it is shared.
-    pub(super) scores: &'a [f32],
-    /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
-    pub(super) projections: &'a [f32],
-}
 
 /// A codeword of one codebook gives way to another.
 #[derive(Clone, Copy)]
@@ -213,18 +190,6 @@ impl Space<'_> {
         }
         work.applied[book] = Some(work.changes.len());
         any
-    }
-
-    /// Where the scores of `book` begin.
-    #[inline(always)]
-    fn start(&self, book: usize) -> usize {
-        if self.shared { 0 } else { book * self.stride }
-    }
-
-    /// 2⟨c, c'⟩ for codeword `k` of `book` and those of `other`.
-    #[inline(always)]
-    fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
-        if self.shared { self.gram.row(0, k, 0) } else { self.gram.row(book, k, other) }
     }
 }
 

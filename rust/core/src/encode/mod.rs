@@ -1,15 +1,21 @@
 //! Encoding: which codewords approximate a vector best. The exact answer is NP-hard; the encoders here differ in how
 //! near they come to it, and share the scores, the chunks and the threads.
 
+mod beam;
 mod choose;
 mod gram;
 mod greedy;
 mod lanes;
 mod local_search;
 mod loss;
+mod nearest;
 mod scores;
+mod space;
+mod subspaces;
 
 pub use loss::Loss;
+pub(crate) use nearest::Nearest;
+pub use subspaces::SubspaceEncoder;
 
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -18,10 +24,11 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::product::{Panels, Tiles, multiply};
 use crate::vectors::{Vectors, check_dim, read_finite};
-use choose::{Scratch, Start};
+use choose::{Given, Scratch};
 use gram::Gram;
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
+use space::Space;
 
 /// Vectors encoded at once by a thread: their scores, 400 KB for M = 8 and K = 256, stay in the L2 cache.
 const CHUNK: usize = 48;
@@ -61,7 +68,7 @@ pub struct Encoder {
     /// η − 1 of the loss.
     beta: f32,
     encoding: Encoding,
-    /// The Gram matrix of local search; empty for other encoders.
+    /// The Gram matrix of beam and local search; empty for the greedy encoder.
     coarse_gram: Gram,
 }
 
@@ -71,9 +78,15 @@ pub enum Encoding {
     /// The paper's: at each step the codebook and codeword that leave the smallest loss.
     #[default]
     Greedy,
-    /// From a greedy code on, changes a few codewords at random and lets the others settle, `rounds` times, keeping
-    /// what is better.
+    /// The codebooks in turn, keeping the best beginnings of a code.
+    Beam {
+        /// How many, at least 1.
+        width: usize,
+    },
+    /// Changes a few codewords at random and lets the others settle, `rounds` times, keeping what is better.
     LocalSearch {
+        /// The code that it begins with.
+        start: Start,
         /// How often.
         rounds: usize,
         /// Of the random changes: each vector has its own sequence, from this and its numbers.
@@ -81,7 +94,23 @@ pub enum Encoding {
     },
 }
 
+/// Where local search begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With a greedy code.
+    #[default]
+    Greedy,
+    /// With that of a beam search.
+    Beam {
+        /// How many beginnings of a code the beam keeps, at least 1.
+        width: usize,
+    },
+}
+
 impl Encoding {
+    /// Beginnings of a code that a beam keeps: twice as many take twice the time.
+    pub const WIDTH: usize = 8;
+
     /// Rounds of local search that pay: twice as many take twice the time for a few percent less error.
     pub const ROUNDS: usize = 16;
 }
@@ -149,7 +178,7 @@ impl Encoder {
     /// Chooses codes as `encoding` says instead of greedily.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
-        if matches!(encoding, Encoding::LocalSearch { .. }) && self.codebooks.n_codebooks() > 1 {
+        if encoding != Encoding::Greedy && self.codebooks.n_codebooks() > 1 {
             self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride);
         }
         self.encoding = encoding;
@@ -210,7 +239,7 @@ impl Encoder {
                     || Scratch::new(self, rows),
                     |scratch, (i, codes)| {
                         scratch.scores.read(self, x, i * rows, codes.len() / m)?;
-                        scratch.choose(self, Start::Greedy, codes);
+                        scratch.choose(self, Given::Ignored, codes);
                         finish(codes)
                     },
                 )
@@ -226,7 +255,7 @@ impl Encoder {
                             scratch.scores.read(self, x, i * rows, before.len())?;
                             let new = &mut new[..codes.len()];
                             new.copy_from_slice(codes);
-                            scratch.choose(self, Start::Given, new);
+                            scratch.choose(self, Given::Improved, new);
                             let rows =
                                 codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
                             for (r, ((code, new), (before, after))) in rows.enumerate() {
@@ -245,6 +274,18 @@ impl Encoder {
             }
         };
         failed.unwrap_or(Ok(()))
+    }
+
+    /// Where beam and local search take place.
+    fn space(&self) -> Space<'_> {
+        Space {
+            gram: &self.coarse_gram,
+            stride: self.stride,
+            n_codebooks: self.codebooks.n_codebooks(),
+            shared: self.selection.is_shared(),
+            distinct: self.selection == Selection::MCombination,
+            beta: self.beta,
+        }
     }
 
     fn center_products<'a>(&self, word: impl Fn(usize) -> Option<&'a [f32]>) -> Vec<f32> {
@@ -348,9 +389,7 @@ fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, Vec<f32>) {
     } else {
         center.fill(0.0);
     }
-    let largest = words.iter().fold(0.0f32, |largest, c| largest.max(c.abs()));
-    let exponent = if largest > 0.0 { -(f64::from(largest).log2().floor() as i32) } else { 0 };
-    let scale = 2.0f32.powi(exponent.clamp(-126, 127));
+    let scale = nearest::power_of_two(&words);
     words.iter_mut().for_each(|c| *c *= scale);
     (center, scale, words)
 }

@@ -11,6 +11,7 @@
 
 use super::Encoder;
 use super::lanes::LANES;
+use super::space::Vector;
 use crate::error::Result;
 use crate::isa::Level;
 use crate::product::{Tiles, multiply};
@@ -84,6 +85,15 @@ impl Scores {
         for ((scores, projections), along) in vectors.zip(&self.along[..rows]) {
             along.project(encoder, scores, projections);
         }
+    }
+
+    /// Vector `r` with its part of `scores`.
+    #[inline(always)]
+    pub(super) fn vector<'a>(&'a self, r: usize, encoder: &Encoder, scores: &'a [f32]) -> Vector<'a> {
+        let columns = encoder.panels.columns();
+        let here = r * columns..(r + 1) * columns;
+        let projections = self.projections.get(here.clone()).unwrap_or_default();
+        Vector { scores: &scores[here], projections }
     }
 }
 

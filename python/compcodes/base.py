@@ -1,0 +1,239 @@
+"""What every quantizer is: codebooks (M, K, d), a way to choose codes, parameters by name, and files."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import as_codes, as_count, as_vectors
+from compcodes.progress import ProgressLike, staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Self
+
+__all__ = ["NotFittedError", "Quantizer", "as_seed"]
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A model is used before `fit`."""
+
+
+class Quantizer:
+    """Vectors as sums of codewords, one from each of M codebooks.
+
+    What `CompositionalCodes` and the methods beside it have in common, and all that `Index` asks for.
+    """
+
+    codebooks_: NDArray[np.float32]
+    n_features_in_: int
+    history_: list[dict[str, Any]]
+    n_jobs: int | None = None
+
+    #: The name of the method in files.
+    method: ClassVar[str] = "compositional"
+    _kinds: ClassVar[dict[str, type[Quantizer]]] = {}
+    _selection: str = "group"
+
+    def __init_subclass__(cls) -> None:
+        Quantizer._kinds[cls.method] = cls
+
+    def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
+        """Choose codes for vectors.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        (n, M) uint8
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            `X` has another shape or dtype, or holds NaN or infinity (with the row).
+        """
+        X = as_vectors(X, "X", self._fitted().shape[2])
+        return self._encode(X, staged(progress, "encode"))
+
+    def _encode(self, X: NDArray[Any], report: Callable[[int, int], object] | None) -> NDArray[np.uint8]:
+        raise NotImplementedError
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            Codes of another shape, or that name a codeword beyond K.
+        """
+        codebooks = self._fitted()
+        return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+
+    def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
+        """Decode a few codes at a time, for what reads approximations and cannot hold them all.
+
+        Parameters
+        ----------
+        codes : (n, M) uint8
+            May be a memory map: a batch of it is read at a time.
+        batch_size : int, default 1024
+
+        Returns
+        -------
+        iterator of (≤ batch_size, d) float32
+            The same rows as of `decode`, in order. Only one batch is held.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            Codes of another shape; or, when their batch comes, that name a codeword beyond K.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)
+        >>> [len(batch) for batch in q.decode_batches(q.encode(X), batch_size=900)]
+        [900, 900, 200]
+        """
+        codes = as_codes(codes, len(self._fitted()))
+        size = as_count("batch_size", batch_size)
+        return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file (safetensors), replacing what is there.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        OSError
+            The file cannot be written.
+        """
+        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model from a file that `save`, or an index, or the Rust crate wrote.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            The file is damaged, of a later version, or not one of compcodes; or it holds a model of another class
+            (``Quantizer.load`` reads any).
+        """
+        model = Quantizer._restore(*_core.load_model(os.fsdecode(path)))
+        if not isinstance(model, cls):
+            raise ValueError(f"{os.fsdecode(path)}: holds a {type(model).__name__}, not a {cls.__name__}")
+        return model
+
+    @staticmethod
+    def _restore(codebooks: NDArray[np.float32], selection: str, parameters: str) -> Quantizer:
+        """Rebuild a model, of the class that made it, from what a file keeps."""
+        stored = json.loads(parameters)
+        method = stored.get("method", "compositional")
+        if method not in Quantizer._kinds:
+            raise ValueError(f"the model is of the method {method!r}, which this release does not know")
+        return Quantizer._kinds[method]._restored(codebooks, selection, stored)
+
+    @classmethod
+    def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
+        """Rebuild a model of this class; of unknown parameters nothing is needed to encode."""
+        self = cls()
+        M, K, _ = codebooks.shape
+        known = self.get_params().keys() & stored.keys()
+        self.set_params(**{name: stored[name] for name in known})
+        self.set_params(
+            **{name: size for name, size in (("n_codebooks", M), ("n_codewords", K)) if hasattr(self, name)}
+        )
+        self._set(codebooks, selection)
+        self.history_ = stored.get("history", [])
+        return self
+
+    def _parameters(self) -> str:
+        """All that a file keeps beside the codebooks, as JSON."""
+        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        return as_json(params | {"method": self.method, "history": self.history_})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, as scikit-learn's tools ask for them."""
+        names = type(self).__init__.__annotations__.keys() - {"return"}
+        return {name: value for name, value in vars(self).items() if name in names}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.
+
+        Raises
+        ------
+        ValueError
+            There is no parameter of that name.
+        """
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = vars(type(self)())
+        shown = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if name in ("n_codebooks", "n_codewords", "selection", "n_bits") or value is not default[name]
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_cache"}
+
+    def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
+        self._selection = selection  # the parameter may be changed for another fit
+        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
+        self.codebooks_ = codebooks
+        self.n_features_in_ = codebooks.shape[2]
+
+    def _fitted(self) -> NDArray[np.float32]:
+        try:
+            return self.codebooks_
+        except AttributeError:
+            raise NotFittedError("this model is not fitted yet: call fit(X) first") from None
+
+
+def as_json(parameters: dict[str, Any]) -> str:
+    """Parameters as files keep them: without seeds and arrays that are not plain numbers or names."""
+    for name in ("init", "random_state"):
+        if name in parameters and not isinstance(parameters[name], (str, int, np.integer)):
+            del parameters[name]
+    return json.dumps(parameters, default=lambda number: number.item())
+
+
+def as_seed(random_state: int | np.random.Generator | None) -> int:
+    """Take a seed from what scikit-learn calls a random state."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or None")
+    if not 0 <= random_state < 2**64:
+        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
+    return int(random_state)

@@ -1,0 +1,55 @@
+"""What the methods' training has in common: the vectors they learn from, and how they are told of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes._arrays import as_vectors
+
+__all__ = ["Doubles", "Floats", "Report", "history", "seeds", "training_sample", "within"]
+
+Floats: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+Report: TypeAlias = Callable[[int, int], object]
+
+#: Training vectors for each codeword; more of them do not make it better.
+PER_CODEWORD = 256
+#: At most this many numbers are sampled (256 MB), down to one vector for each codeword.
+NUMBERS = 1 << 26
+
+
+def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
+    """All rows of `X` as float32, or 256 · K of them, drawn at random and in order."""
+    X = as_vectors(X, "X")
+    n, d = X.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
+    limit = min(PER_CODEWORD * n_codewords, max(NUMBERS // d, n_codewords))
+    rows = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        sample = np.ascontiguousarray(X[rows] if n > limit else X, dtype=np.float32)
+    finite = np.isfinite(sample).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"X row {rows[finite.argmin()]} holds NaN, an infinity or a value beyond float32")
+    return sample
+
+
+def seeds(seed: int, n: int) -> list[int]:
+    """Return n seeds that have nothing to do with each other."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(n, np.uint64)]
+
+
+def within(report: Report | None, stage: int, stages: int) -> Report | None:
+    """Progress of one stage as progress of the whole."""
+    if report is None:
+        return None
+    return lambda done, total: report(stage * total + done, stages * total)
+
+
+def history(objectives: list[float]) -> list[dict[str, Any]]:
+    """Objectives as `history_` shows them."""
+    return [{"iteration": i, "objective": float(objective)} for i, objective in enumerate(objectives)]

@@ -1,0 +1,153 @@
+//! Beam search: the codebooks in turn, keeping the best `width` beginnings of a code.
+//!
+//! Each beginning kept so far is tried with every codeword of the next codebook, whose score given the beginning is that
+//! of no codeword plus a Gram row for each one chosen. (The encoder of residual quantization: Babenko & Lempitsky,
+//! *Tree Quantization*, 2015; Liu et al., *Improved Residual Vector Quantization*, 2015.) Time is that of the Gram rows,
+//! of which the beginnings of a vector have many in common.
+//!
+//! With one shared codebook the same codewords in another order are the same sum. Only one order of them is kept, or
+//! the beam would fill with copies.
+
+use super::lanes;
+use super::space::{Space, Vector};
+use crate::codebooks::MAX_CODEBOOKS;
+
+/// The beginning of a code.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// What its codewords add to the loss of no codeword.
+    loss: f32,
+    /// The sum of their projections on the vector's direction.
+    along: f32,
+    /// The same for the same codewords in any order.
+    key: u64,
+    code: [u8; MAX_CODEBOOKS],
+}
+
+/// One codeword more for a candidate.
+#[derive(Clone, Copy)]
+struct Extension {
+    loss: f32,
+    candidate: u32,
+    k: u32,
+}
+
+/// What one thread works in.
+#[derive(Default)]
+pub(super) struct Beam {
+    candidates: Vec<Candidate>,
+    next: Vec<Candidate>,
+    /// Losses of a candidate with each codeword of the next codebook.
+    losses: Vec<f32>,
+    extensions: Vec<Extension>,
+}
+
+impl Space<'_> {
+    /// The best code that a beam of `width` finds.
+    #[inline(always)]
+    pub(super) fn beam(&self, vector: Vector<'_>, beam: &mut Beam, width: usize, code: &mut [u8]) {
+        beam.candidates.clear();
+        beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_CODEBOOKS] });
+        beam.losses.resize(self.stride, 0.0);
+        for book in 0..self.n_codebooks {
+            // A sum of a shared codebook may come once from each of its codewords.
+            let wanted = if self.shared { width.saturating_mul(book + 1) } else { width };
+            self.extend(vector, beam, book, wanted);
+            self.advance(vector, beam, book, width);
+        }
+        code.copy_from_slice(&beam.candidates[0].code[..self.n_codebooks]);
+    }
+
+    /// Collects the `wanted` best extensions by a codeword of `book`, best first.
+    #[inline(always)]
+    fn extend(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, wanted: usize) {
+        let Beam { candidates, losses, extensions, .. } = beam;
+        extensions.clear();
+        let mut bound = f32::INFINITY;
+        for (i, candidate) in candidates.iter().enumerate() {
+            self.losses(vector, candidate, book, losses);
+            if i == 0 && wanted <= lanes::LANES {
+                // As many losses as there are lanes are no larger than their minima.
+                let mut minima = lanes::minima(losses);
+                minima.sort_unstable_by(f32::total_cmp);
+                bound = minima[wanted - 1];
+            }
+            lanes::for_each_up_to(losses, bound, |k, loss| {
+                // Padding, and codewords that may not be taken again.
+                if loss < f32::INFINITY {
+                    extensions.push(Extension { loss, candidate: i as u32, k: k as u32 });
+                }
+            });
+            if extensions.len() > 2 * wanted {
+                extensions.select_nth_unstable_by(wanted - 1, order);
+                extensions.truncate(wanted);
+                bound = extensions[wanted - 1].loss;
+            }
+        }
+        extensions.sort_unstable_by(order);
+        extensions.truncate(wanted);
+    }
+
+    /// Losses of `candidate` with each codeword of `book`.
+    #[inline(always)]
+    fn losses(&self, vector: Vector<'_>, candidate: &Candidate, book: usize, losses: &mut [f32]) {
+        let here = self.start(book)..self.start(book) + self.stride;
+        let chosen = &candidate.code[..book];
+        lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss);
+        for (b, &k) in chosen.iter().enumerate() {
+            lanes::add(losses, self.row(b, usize::from(k), book));
+        }
+        if self.beta > 0.0 {
+            lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);
+        }
+        if self.distinct {
+            chosen.iter().for_each(|&k| losses[usize::from(k)] = f32::INFINITY);
+        }
+    }
+
+    /// Makes the best `width` extensions by a codeword of `book` the candidates.
+    #[inline(always)]
+    fn advance(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, width: usize) {
+        beam.next.clear();
+        for extension in &beam.extensions {
+            let (mut candidate, k) = (beam.candidates[extension.candidate as usize], extension.k as usize);
+            candidate.key = candidate.key.wrapping_add(key(k));
+            if self.shared && beam.next.iter().any(|other| other.key == candidate.key) {
+                continue;
+            }
+            candidate.code[book] = k as u8;
+            candidate.loss = extension.loss;
+            if self.beta > 0.0 {
+                candidate.along += vector.projections[self.start(book) + k];
+            }
+            beam.next.push(candidate);
+            if beam.next.len() == width {
+                break;
+            }
+        }
+        if beam.next.is_empty() {
+            // Scores beyond float32: any code will do.
+            let mut candidate = beam.candidates[0];
+            let taken = |k: &u8| self.distinct && candidate.code[..book].contains(k);
+            candidate.code[book] = (0..=u8::MAX).find(|k| !taken(k)).unwrap_or(0);
+            beam.next.push(candidate);
+        }
+        std::mem::swap(&mut beam.candidates, &mut beam.next);
+    }
+}
+
+/// Better ones first; of equal ones that of the better candidate, then the lower codeword.
+#[inline(always)]
+fn order(a: &Extension, b: &Extension) -> std::cmp::Ordering {
+    a.loss.total_cmp(&b.loss).then(a.candidate.cmp(&b.candidate)).then(a.k.cmp(&b.k))
+}
+
+/// A number for codeword `k`, such that different collections of codewords have different sums but for a chance of 2⁻⁶⁴
+/// (the finalizer of SplitMix64).
+#[inline(always)]
+fn key(k: usize) -> u64 {
+    let z = (k as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,40 @@
+//! Where a search for codes takes place: the scores of one vector, and the Gram matrix that all vectors share.
+
+use super::gram::{Gram, Row};
+
+/// What all vectors share.
+pub(super) struct Space<'a> {
+    pub(super) gram: &'a Gram,
+    /// Codewords of a codebook, padded to whole lanes.
+    pub(super) stride: usize,
+    pub(super) n_codebooks: usize,
+    /// Whether the M codebooks are one.
+    pub(super) shared: bool,
+    /// Whether the codewords of a vector must differ.
+    pub(super) distinct: bool,
+    /// Weight of the loss along the vector.
+    pub(super) beta: f32,
+}
+
+/// The scores of one vector.
+#[derive(Clone, Copy)]
+pub(super) struct Vector<'a> {
+    /// A score for each codeword of each codebook, before any is chosen; of one codebook where it is shared.
+    pub(super) scores: &'a [f32],
+    /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
+    pub(super) projections: &'a [f32],
+}
+
+impl Space<'_> {
+    /// Where the scores of `book` begin.
+    #[inline(always)]
+    pub(super) fn start(&self, book: usize) -> usize {
+        if self.shared { 0 } else { book * self.stride }
+    }
+
+    /// 2⟨c, c'⟩ for codeword `k` of `book` and those of `other`.
+    #[inline(always)]
+    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
+        if self.shared { self.gram.row(0, k, 0) } else { self.gram.row(book, k, other) }
+    }
+}

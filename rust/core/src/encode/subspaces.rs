@@ -1,0 +1,218 @@
+//! Encoding with codebooks in subspaces that are orthogonal to each other, as product quantizers have them: the nearest
+//! codeword of each is the best code, and needs only the vector's part in that subspace.
+
+use super::nearest::{Desk, Nearest};
+use crate::chunk;
+use crate::codebooks::MAX_CODEWORDS;
+use crate::error::{Result, invalid};
+use crate::isa::{self, Isa, Kernel, Level};
+use crate::monitor::{Counter, Monitor};
+use crate::product::{Panels, Tiles, multiply};
+use crate::vectors::{Vectors, check_dim, read_finite};
+use ndarray::{Array2, ArrayView2};
+use rayon::prelude::*;
+
+/// Vectors encoded at once by a thread.
+const CHUNK: usize = 96;
+
+/// Finds the nearest codeword in each of several subspaces.
+///
+/// ```
+/// use compcodes::encode::SubspaceEncoder;
+/// use ndarray::array;
+/// // The first codebook is of the first dimension, the second of the other two.
+/// let encoder = SubspaceEncoder::new(&[array![[0.0], [4.0]], array![[1.0, 1.0], [9.0, 9.0]]], None)?;
+/// let codes = encoder.encode(&array![[3.5, 1.0, 2.0], [0.3, 8.0, 9.0]].view(), &())?;
+/// assert_eq!(codes, array![[1, 0], [0, 1]]);
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+pub struct SubspaceEncoder {
+    isa: Isa,
+    dim: usize,
+    /// Subtracted from every vector, so that what is left lies around the origin.
+    center: Vec<f32>,
+    rotation: Option<Rotation>,
+    books: Vec<Nearest>,
+}
+
+struct Rotation {
+    panels: Panels,
+    zeros: Vec<f32>,
+}
+
+impl SubspaceEncoder {
+    /// `words` has the codewords (K, d_m) of each subspace, in coordinates of its own: the first d_1 dimensions are those
+    /// of the first subspace, and so on; with `rotation` (d, Σ d_m), dimensions of x·rotation.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, or more than 256 codewords.
+    pub fn new(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Result<Self> {
+        let isa = Isa::current()?;
+        let width: usize = words.iter().map(Array2::ncols).sum();
+        let dim = rotation.map_or(width, |rotation| rotation.nrows());
+        if rotation.is_some_and(|rotation| rotation.ncols() != width) {
+            return Err(invalid!("rotation has shape {:?}: want (d, {width})", rotation.map(|r| r.dim())));
+        }
+        let sizes = |words: &Array2<f32>| words.ncols() > 0 && (1..=MAX_CODEWORDS).contains(&words.nrows());
+        if dim == 0 || !words.iter().all(sizes) {
+            return Err(invalid!(
+                "words have no codewords, no dimensions, or more than {MAX_CODEWORDS} codewords"
+            ));
+        }
+        let mut means = Vec::new();
+        let mut books = Vec::new();
+        for words in words {
+            let mean = words.mapv(f64::from).mean_axis(ndarray::Axis(0)).expect("at least one codeword");
+            let centred: Vec<f32> = words
+                .outer_iter()
+                .flat_map(|word| (&word.mapv(f64::from) - &mean).mapv(|c| c as f32))
+                .collect();
+            books.push(Nearest::new(isa, &centred, words.ncols()));
+            means.extend(mean);
+        }
+        let center = match rotation {
+            None => means.iter().map(|&mean| mean as f32).collect(),
+            Some(rotation) => rotation
+                .outer_iter()
+                .map(|row| row.iter().zip(&means).map(|(&r, mean)| f64::from(r) * mean).sum::<f64>() as f32)
+                .collect(),
+        };
+        let rotation = rotation.map(|rotation| {
+            let columns = rotation.t().as_standard_layout().into_owned();
+            let columns = columns.as_slice().expect("standard layout");
+            let panels = Panels::new(width, dim, |i| columns.get(i * dim..(i + 1) * dim));
+            let zeros = vec![0.0; panels.columns()];
+            Rotation { panels, zeros }
+        });
+        Ok(Self { isa, dim, center, rotation, books })
+    }
+
+    /// Codes (n, M) of `x` (n, d).
+    ///
+    /// # Errors
+    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
+    pub fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        check_dim(x, "X", self.dim)?;
+        let (m, rows) = (self.books.len(), chunk::rows(CHUNK));
+        let mut codes = Array2::zeros((x.n(), m));
+        let counter = Counter::new(monitor, x.n() as u64);
+        let chunks = codes.as_slice_mut().expect("fresh").par_chunks_mut(rows * m).enumerate();
+        let failed = chunks
+            .map_init(
+                || Scratch::new(self, rows),
+                |scratch, (i, codes)| {
+                    scratch.read(self, x, i * rows, codes.len() / m)?;
+                    scratch.choose(self, codes);
+                    counter.add((codes.len() / m) as u64)
+                },
+            )
+            .find_first(Result::is_err);
+        failed.unwrap_or(Ok(()))?;
+        Ok(codes)
+    }
+}
+
+/// What one thread works in.
+struct Scratch {
+    x: Vec<f32>,
+    tiles: Tiles,
+    rotated: Vec<f32>,
+    desks: Vec<Desk>,
+}
+
+impl Scratch {
+    fn new(encoder: &SubspaceEncoder, rows: usize) -> Self {
+        let tiles = Tiles::new(rows, encoder.dim);
+        let columns = encoder.rotation.as_ref().map_or(0, |rotation| rotation.panels.columns());
+        Self {
+            x: vec![0.0; rows * encoder.dim],
+            rotated: vec![0.0; tiles.rows() * columns],
+            tiles,
+            desks: encoder.books.iter().map(Nearest::desk).collect(),
+        }
+    }
+
+    /// Brings in `rows` vectors of `x`, from `first` on, and centres them.
+    fn read(&mut self, encoder: &SubspaceEncoder, x: &dyn Vectors, first: usize, rows: usize) -> Result<()> {
+        self.x.resize(rows * encoder.dim, 0.0);
+        read_finite(x, "X", first, &mut self.x)?;
+        for (r, x) in self.x.chunks_exact_mut(encoder.dim).enumerate() {
+            x.iter_mut().zip(&encoder.center).for_each(|(x, center)| *x -= center);
+            if encoder.rotation.is_some() {
+                self.tiles.set(r, x.iter().copied());
+            }
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self, encoder: &SubspaceEncoder, codes: &mut [u8]) {
+        let m = encoder.books.len();
+        let rows = codes.len() / m;
+        let (x, width) = match &encoder.rotation {
+            None => (&self.x, encoder.dim),
+            Some(rotation) => {
+                let Self { tiles, rotated, .. } = self;
+                isa::run(encoder.isa, Rotate { tiles, rows, rotation, rotated });
+                (&self.rotated, rotation.panels.columns())
+            }
+        };
+        let mut column = 0;
+        for (i, (book, desk)) in encoder.books.iter().zip(&mut self.desks).enumerate() {
+            // The last row need not be whole: it ends with its subspace.
+            let end = (rows - 1) * width + column + book.dim();
+            book.find(&x[column..end], width, desk, |row, k| codes[row * m + i] = k);
+            column += book.dim();
+        }
+    }
+}
+
+struct Rotate<'a> {
+    tiles: &'a Tiles,
+    rows: usize,
+    rotation: &'a Rotation,
+    rotated: &'a mut [f32],
+}
+
+impl Kernel for Rotate<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        multiply::<L>(self.tiles, self.rows, &self.rotation.panels, &self.rotation.zeros, self.rotated);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Axis, s};
+
+    fn pseudo(rows: usize, columns: usize, salt: usize) -> Array2<f32> {
+        Array2::from_shape_fn((rows, columns), |(i, j)| {
+            (((i * 131 + j * 37 + salt) * 2_654_435_761) % 1009) as f32
+        })
+    }
+
+    #[test]
+    fn finds_the_nearest_codeword_of_each_subspace() {
+        let x = pseudo(333, 7, 1);
+        let words = [pseudo(1, 1, 2), pseudo(70, 2, 3), pseudo(256, 4, 4)];
+        let check = |x: &Array2<f32>, codes: &Array2<u8>| {
+            let mut column = 0;
+            for (m, words) in words.iter().enumerate() {
+                let part = x.slice(s![.., column..column + words.ncols()]);
+                for (part, codes) in part.outer_iter().zip(codes.outer_iter()) {
+                    let distance = |word: usize| (&words.row(word) - &part).mapv(|r| f64::from(r * r)).sum();
+                    let best = (0..words.nrows()).map(distance).fold(f64::INFINITY, f64::min);
+                    assert!(distance(usize::from(codes[m])) <= best * 1.0001 + 1e-3);
+                }
+                column += words.ncols();
+            }
+        };
+        check(&x, &SubspaceEncoder::new(&words, None).unwrap().encode(&x.view(), &()).unwrap());
+        // Dimensions in another order: a rotation.
+        let order = [3, 0, 6, 1, 5, 2, 4];
+        let rotation = Array2::from_shape_fn((7, 7), |(i, j)| f32::from(u8::from(order[j] == i)));
+        let encoder = SubspaceEncoder::new(&words, Some(rotation.view())).unwrap();
+        check(&x.select(Axis(1), &order), &encoder.encode(&x.view(), &()).unwrap());
+    }
+}
