@@ -10,7 +10,7 @@ RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 DEPS := $(VENV)/.deps
 BUILT := $(VENV)/.built
 
-.PHONY: help demo test lint format test-forced test-rust test-python docs wheel bench bench-tiny clean cargo
+.PHONY: help demo test lint format test-forced test-rust test-python docs wheel paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -61,6 +61,9 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
 	cd $(VENV)-wheel && bin/compcodes demo --json > demo.json && bin/python -I ../tests/smoke.py
 	rm -rf $(VENV)-wheel
+
+paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
+	$(BIN)/compcodes paper all --out docs/results --page docs/paper.md
 
 bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
 	$(BIN)/python benches/training.py
