@@ -23,14 +23,16 @@ _DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 4", "12 4")
 
 def _colours(colours: Sequence[str], ink: str, muted: str, rule: str, paper: str) -> str:
     rules = [f".cc-s{i}{{stroke:{c}}}.cc-f{i}{{fill:{c}}}" for i, c in enumerate(colours)]
-    rules += [f".cc-text{{fill:{ink}}}.cc-muted{{fill:{muted}}}.cc-rule{{stroke:{rule}}}.cc-paper{{fill:{paper}}}"]
+    rules += [
+        f".cc-text{{fill:{ink}}}.cc-muted{{fill:{muted}}}.cc-rule{{stroke:{rule}}}.cc-dot{{stroke:{muted}}}.cc-paper{{fill:{paper}}}"
+    ]
     return "".join(rules)
 
 
 STYLE = (
     ".cc-text,.cc-muted{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:11px}"
     ".cc-title{font-size:12.5px;font-weight:600}.cc-line{fill:none;stroke-width:1.9;stroke-linejoin:round}"
-    ".cc-rule{stroke-width:1}.cc-cell{fill-opacity:.28;stroke-width:.8}.cc-dot{fill-opacity:.55}"
+    ".cc-rule{stroke-width:1}.cc-cell{fill-opacity:.28;stroke-width:.8}.cc-dot{stroke-width:2;stroke-linecap:round;stroke-opacity:.55}"
     + _colours(_LIGHT, "#1f2328", "#59636e", "#d8dee4", "#ffffff")
     + "@media (prefers-color-scheme:dark){"
     + _colours(_DARK, "#e6edf3", "#9198a1", "#3d444d", "#0d1117")
@@ -194,9 +196,9 @@ def _draw(panel: Panel, names: Sequence[str]) -> list[str]:
     for colour, corners in panel._cells:
         path = " ".join(f"{x_axis(x):.1f},{y_axis(y):.1f}" for x, y in corners)
         out.append(f'<polygon class="cc-cell cc-f{colour} cc-rule" points="{path}"/>')
-    out += [
-        f'<circle class="cc-dot cc-muted" r="1" cx="{x_axis(x):.1f}" cy="{y_axis(y):.1f}"/>' for x, y in panel._dots
-    ]
+    if panel._dots:
+        path = "".join(f"M{x_axis(x):.1f} {y_axis(y):.1f}h0" for x, y in panel._dots)
+        out.append(f'<path class="cc-dot" d="{path}"/>')
     for name, line, markers in panel._lines:
         if not line:
             continue

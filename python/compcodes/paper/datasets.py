@@ -69,7 +69,8 @@ class Dataset:
         return f"**{self.name}**{role}: {self.about} ({sizes}, trained on {len(self.learn):,})."
 
 
-_MOST, _MOST_QUERIES = 50_000, 1000  # of a stand-in: minutes, not hours
+# Of a stand-in: minutes, not hours.
+_MOST_BASE, _MOST_LEARN, _MOST_QUERIES = 50_000, 20_000, 1000
 
 
 def datasets(folder: Path | None, *, limit: int | None = None, quick: bool = False) -> list[Dataset]:
@@ -174,11 +175,12 @@ def _real(folder: Path) -> Iterator[Dataset]:
         return part
 
     if (folder / "sift").is_dir():
-        learn, base = load("sift/learn.npy", slice(_MOST)), load("sift/base.npy", slice(_MOST))
+        learn, base = load("sift/learn.npy", slice(_MOST_LEARN)), load("sift/base.npy", slice(_MOST_BASE))
         queries = load("sift/query.npy", slice(_MOST_QUERIES))
         yield Dataset("SIFT descriptors", "SIFT1M", "SIFT descriptors of other photographs", learn, base, queries)
     if (folder / "gowalla128").is_dir():
         items, users = load("gowalla128/items.npy", slice(None)), load("gowalla128/users.npy", slice(-1000, None))
         sample = load("gowalla128/users.npy", slice(8000))
         about = "factors of places, with those of their visitors as queries"
-        yield Dataset("Gowalla", "Netflix", about, items, items, users, sample)
+        learn = items[np.random.default_rng(0).permutation(len(items))[:_MOST_LEARN]]
+        yield Dataset("Gowalla", "Netflix", about, learn, items, users, sample)
