@@ -56,15 +56,18 @@ class Method:
         """Return the arguments of the class for codes of so many bytes."""
         return {self.size: n_bytes * self.per_byte, **self.parameters}
 
-    def expression(self, n_bytes: int) -> str:
-        """Return the Python expression that makes the untrained model."""
-        return f"cc.{self.cls}({', '.join(f'{name}={value!r}' for name, value in self.arguments(n_bytes).items())})"
+    def expression(self, n_bytes: int, **others: Any) -> str:
+        """Return the Python expression for what `make` makes."""
+        arguments = {**self.arguments(n_bytes), **self._known(others)}
+        return f"cc.{self.cls}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def make(self, n_bytes: int, **others: Any) -> Any:
         """Make the untrained model; of `others`, it is given those parameters that its class has."""
-        cls = getattr(cc, self.cls)
-        known = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in others.items() if name in known}, **self.arguments(n_bytes))
+        return getattr(cc, self.cls)(**self.arguments(n_bytes), **self._known(others))
+
+    def _known(self, others: Mapping[str, Any]) -> dict[str, Any]:
+        known = inspect.signature(getattr(cc, self.cls)).parameters
+        return {name: value for name, value in others.items() if name in known}
 
 
 _PAPER = {"encoder": "greedy", "loss": "reconstruction"}

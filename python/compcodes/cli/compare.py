@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     k = min(1000, len(X))
     with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
         _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
-    effort = {} if args.iterations is None else {"max_iter": args.iterations, "anneal": args.iterations}
     results, failed = [], []
     for n_bytes in args.bytes:
         for name in args.methods or METHODS:
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             try:
                 made = train(
                     METHODS[name], n_bytes, X, X, queries=sample, n_jobs=args.jobs, random_state=args.seed,
-                    progress=bar, **effort,
+                    progress=bar, **_effort(args),
                 )  # fmt: skip
             except ValueError as error:  # such as product quantization into more parts than there are dimensions
                 failed.append({"method": name, "bytes": n_bytes, "error": str(error)})
@@ -171,6 +170,10 @@ def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray
     return np.asarray(X), np.asarray(Q[measured]), None if others is None else np.asarray(Q[others])
 
 
+def _effort(args: argparse.Namespace) -> dict[str, int]:
+    return {} if args.iterations is None else {"max_iter": args.iterations, "anneal": args.iterations}
+
+
 def _labelled(progress: Callable[[str, int, int], object] | None, label: str) -> Any:
     return None if progress is None else lambda stage, done, total: progress(f"{label} {stage}", done, total)
 
@@ -221,6 +224,8 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
         options.append(f"--queries {shlex.quote(args.queries)}")
     if args.seed:
         options.append(f"--seed {args.seed}")
+    if args.iterations is not None:
+        options.append(f"--iterations {args.iterations} --anneal {args.iterations}")
     vectors = shlex.quote(args.vectors)
     fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {n_bytes}", *options])
     return f"{fit}\ncompcodes build model.cc {vectors} -o index.cc"
@@ -228,9 +233,8 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
 
 def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     lines = ["import compcodes as cc", f"X = cc.data.load({args.vectors!r})"]
-    expression = method.expression(n_bytes)
-    if args.seed:
-        expression = f"{expression[:-1]}, random_state={args.seed})"
+    others = _effort(args) | ({"random_state": args.seed} if args.seed else {})
+    expression = method.expression(n_bytes, **others)
     queries = ""
     if method.cls == "CompositionalCodes" and args.queries is not None:
         queries = f", queries=cc.data.load_queries({args.queries!r})"
