@@ -93,3 +93,39 @@ impl Kernel for Distances<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    #[test]
+    fn finds_the_nearest_strings_in_order() {
+        for bytes in [1, 7, 8, 9, 20] {
+            let byte = |(i, j): (usize, usize)| ((i * 131 + j * 71 + i * i * 7) % 251) as u8;
+            let codes = Array2::from_shape_fn((200, bytes), byte);
+            let queries = Array2::from_shape_fn((5, bytes), |(i, j)| byte((i + 9, j + 3)));
+            let hits = search(codes.view(), queries.view(), 30, &()).unwrap();
+            for (q, query) in queries.outer_iter().enumerate() {
+                let distance = |row: usize| {
+                    codes.row(row).iter().zip(query).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>()
+                };
+                let mut order: Vec<usize> = (0..200).collect();
+                order.sort_by_key(|&row| (distance(row), row));
+                for (place, &row) in order[..30].iter().enumerate() {
+                    assert_eq!(hits.positions[[q, place]], row as i64);
+                    assert_eq!(hits.scores[[q, place]], -(distance(row) as f32));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strings_of_other_lengths_are_refused_and_missing_ones_marked() {
+        let codes = Array2::<u8>::zeros((2, 3));
+        assert!(search(codes.view(), Array2::zeros((1, 4)).view(), 1, &()).is_err());
+        let hits = search(codes.view(), codes.view(), 3, &()).unwrap();
+        assert_eq!(hits.positions.row(0).to_vec(), [0, 1, -1]);
+        assert!(search(codes.view(), codes.view(), 0, &()).unwrap().scores.is_empty());
+    }
+}

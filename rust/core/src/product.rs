@@ -111,29 +111,27 @@ fn blocks<const W: usize, const FMA: bool>(
                 let tile = &tiles.data[(t * dim + first) * TILE..(t * dim + last) * TILE];
                 for column in (0..PANEL).step_by(W) {
                     let out = &mut out[t * TILE * columns + p * PANEL + column..];
-                    if first == 0 {
-                        let start = &start[p * PANEL + column..][..W];
-                        (0..TILE).for_each(|r| out[r * columns..][..W].copy_from_slice(start));
-                    }
-                    block::<W, FMA>(tile, panel, column, out, columns);
+                    let start = (first == 0).then(|| &start[p * PANEL + column..][..W]);
+                    block::<W, FMA>(tile, panel, column, start, out, columns);
                 }
             }
         }
     }
 }
 
-/// One block of `TILE` × `W` results, from registers.
+/// One block of `TILE` × `W` results, from registers; the sums so far are `start` in each row, or what `out` holds.
 #[inline(always)]
 fn block<const W: usize, const FMA: bool>(
     tile: &[f32],
     panel: &[f32],
     column: usize,
+    start: Option<&[f32]>,
     out: &mut [f32],
     columns: usize,
 ) {
     let mut sums = [[0.0f32; W]; TILE];
     for (r, sum) in sums.iter_mut().enumerate() {
-        sum.copy_from_slice(&out[r * columns..][..W]);
+        sum.copy_from_slice(start.unwrap_or_else(|| &out[r * columns..][..W]));
     }
     for (x, c) in tile.chunks_exact(TILE).zip(panel.chunks_exact(PANEL)) {
         let x: &[f32; TILE] = x.try_into().expect("a tile is TILE wide");
