@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compcodes.cli.common import Stopwatch, UsageError, duration, table
+from compcodes.cli.common import Stopwatch, UsageError, duration
 from compcodes.cli.parameters import whole
 from compcodes.paper import EXPERIMENTS, Lab, datasets, title
 
@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Print the tables and where they are."""
     if "page" not in result:
-        print(table([[name, ""] if not text else [name, text] for name, text in result["experiments"].items()]))
+        for name, text in result["experiments"].items():
+            print(f"{name:<16}{text}")
         print(f"\n{result['data']}")
         return
     for report in result["experiments"]:
