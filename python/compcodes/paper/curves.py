@@ -24,9 +24,9 @@ def run(lab: Lab) -> Report:
     report = Report(
         NAME,
         "Recall against position",
-        "CC is the paper's own procedure (greedy, squared error); compcodes is this package with its defaults, which "
-        "the "
-        "paper does not have. Exact answers are by inner product, over all vectors.",
+        "CC is the paper's own procedure (greedy, squared error); compcodes is this package with its defaults, up to "
+        "64 "
+        "bits, which the paper does not have. Exact answers are by inner product, over all vectors.",
     )
     for dataset in lab.datasets:
         _compare(lab, dataset, report)
@@ -72,8 +72,10 @@ def _compare(lab: Lab, dataset: Dataset, report: Report) -> None:
 
 _DISCUSSION = """\
 The paper's argument is about the error of approximation: sums of free codewords approximate better than products of
-subspaces. It predicts the order where approximation error decides, and is silent about two things that also do. A
-query's best answers lie along it, so that the part of the error along x decides more than the whole; and where the
-lengths of vectors differ much, long vectors win most queries, and an error that counts every vector alike is the
-wrong one to make small. The row "compcodes" differs from "CC" in just these two, and in a better encoder. LSH sees
-directions only: where lengths differ it cannot answer by inner product at all."""
+subspaces. It predicts the order where that error decides. Three things that it is silent about decide too. Free
+codewords are many numbers to learn, d · M · K where a product has d · K: with few training vectors they fit these
+better than others (the last table of the next section). The greedy encoder falls behind the best sum as M grows.
+And a query's best answers lie along it, so that the part of the error along x counts for more than the rest: OPQ,
+whose squared error is not small, does better in recall than in error. The row "compcodes" differs from "CC" in a
+better encoder and in a loss that counts these two: errors along x, and errors of long vectors. LSH sees directions
+only: where lengths differ it cannot answer by inner product at all."""

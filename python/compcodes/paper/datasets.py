@@ -70,7 +70,7 @@ class Dataset:
 
 
 # Of a stand-in: minutes, not hours.
-_MOST_BASE, _MOST_LEARN, _MOST_QUERIES = 50_000, 20_000, 1000
+_MOST_BASE, _MOST_LEARN, _MOST_QUERIES = 40_000, 20_000, 1000
 
 
 def datasets(folder: Path | None, *, limit: int | None = None, quick: bool = False) -> list[Dataset]:
@@ -175,9 +175,9 @@ def _real(folder: Path) -> Iterator[Dataset]:
         return part
 
     if (folder / "sift").is_dir():
-        learn, base = load("sift/learn.npy", slice(_MOST_LEARN)), load("sift/base.npy", slice(_MOST_BASE))
+        base = load("sift/base.npy", slice(_MOST_BASE))
         queries = load("sift/query.npy", slice(_MOST_QUERIES))
-        yield Dataset("SIFT descriptors", "SIFT1M", "SIFT descriptors of other photographs", learn, base, queries)
+        yield Dataset("SIFT descriptors", "SIFT1M", "SIFT descriptors of other photographs", base, base, queries)
     if (folder / "gowalla128").is_dir():
         items, users = load("gowalla128/items.npy", slice(None)), load("gowalla128/users.npy", slice(-1000, None))
         sample = load("gowalla128/users.npy", slice(8000))
