@@ -10,7 +10,7 @@ RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 DEPS := $(VENV)/.deps
 BUILT := $(VENV)/.built
 
-.PHONY: help demo test lint format test-forced test-rust test-python docs wheel bench bench-tiny clean cargo
+.PHONY: help demo test lint format test-forced test-rust test-python docs wheel paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -62,10 +62,14 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	cd $(VENV)-wheel && bin/compcodes demo --json > demo.json && bin/python -I ../tests/smoke.py
 	rm -rf $(VENV)-wheel
 
+paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
+	$(BIN)/compcodes paper all --out docs/results --page docs/paper.md
+
 bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
 	$(BIN)/python benches/training.py
 	$(BIN)/python benches/search.py
 	$(BIN)/python benches/accuracy.py
+	$(BIN)/python benches/exact.py
 	$(BIN)/python benches/methods.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
@@ -73,6 +77,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/training.py --tiny
 	$(BIN)/python benches/search.py --tiny
 	$(BIN)/python benches/accuracy.py --tiny
+	$(BIN)/python benches/exact.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 

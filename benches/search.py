@@ -5,25 +5,11 @@
 One thread. The engines take turns; a ratio is that of the least times, for other work on a machine only ever adds.
 """
 
-import time
-
 import faiss
 import numpy as np
 
 import compcodes as cc
-from common import Report, arguments, sift
-
-
-def least(repeats, *works):
-    """Least seconds of each work. They take turns, of five runs each: the first brings its codes into the cache."""
-    times = np.full(len(works), np.inf)
-    for _ in range(repeats):
-        for i, work in enumerate(works):
-            for _ in range(5):
-                start = time.perf_counter()
-                work()
-                times[i] = min(times[i], time.perf_counter() - start)
-    return times
+from common import Report, arguments, least, sift
 
 
 def quantized(index, learn, database):

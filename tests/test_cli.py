@@ -1,10 +1,9 @@
-"""The command, run in this process; one test runs it as a process of its own."""
+"""The command, run in this process."""
 
 import inspect
 import io
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -13,60 +12,6 @@ import pytest
 from compcodes import CompositionalCodes, Index, cli, data, evaluate
 from compcodes.cli.common import StageBar
 from compcodes.cli.parameters import documented
-
-
-class Work:
-    """A folder with vectors, queries and what the command makes of them."""
-
-    def __init__(self, folder, capsys):
-        self.folder, self._capsys = folder, capsys
-        rng = np.random.default_rng(0)
-        self.X = rng.normal(size=(200, 6)).astype("f4")
-        self.Q = rng.normal(size=(9, 6)).astype("f4")
-        self.save("x", self.X)
-        self.save("q", self.Q)
-
-    def path(self, name):
-        return str(self.folder / name)
-
-    def save(self, name, array):
-        np.save(self.path(f"{name}.npy"), array)
-        return self.path(f"{name}.npy")
-
-    def __call__(self, *argv):
-        """Run the command: its exit code, standard output and standard error."""
-        code = cli.main([str(word) for word in argv])
-        return code, *self._capsys.readouterr()
-
-    def json(self, *argv):
-        """Run the command with --json: what it found."""
-        code, out, err = self(*argv, "--json")
-        assert (code, err) == (0, "")
-        return json.loads(out)
-
-    def model(self):
-        self(
-            "fit",
-            self.path("x.npy"),
-            "-o",
-            self.path("model"),
-            "--bytes",
-            3,
-            "--codewords",
-            8,
-            "--iterations",
-            3,
-        )
-        return self.path("model")
-
-    def index(self, *options):
-        self("build", self.model(), self.path("x.npy"), "-o", self.path("index"), *options)
-        return self.path("index")
-
-
-@pytest.fixture
-def work(tmp_path, capsys):
-    return Work(tmp_path, capsys)
 
 
 def test_fit_passes_its_options_on(work):
@@ -325,37 +270,6 @@ def test_eval_without_queries_is_an_error(work):
     assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
 
 
-def test_demo_finds_neighbours_and_draws(work):
-    pytest.importorskip("matplotlib")
-    found = work.json("demo", "--bytes", 2, "--words", "king", "monday", "--output", work.path("out/demo"))
-    assert [entry["word"] for entry in found["words"]] == ["king", "monday"]
-    assert {"tuesday", "friday"} <= {name for name, _ in found["words"][1]["exact"]}
-    assert (found["database"], found["queries"], found["bytes_per_vector"]) == (19_000, 1000, 2)
-    with open(found["plot"], "rb") as file:
-        assert file.read(4) == b"\x89PNG"
-
-
-def test_demo_keeps_the_same_words_out(work):
-    argv = ("demo", "--bytes", 1, "--output", work.path("out"))
-    one, other = work.json(*argv, "--words", "tuesday", "dog"), work.json(*argv)
-    assert one["recall"] == other["recall"]
-    for word in one["words"]:
-        for key in ("codes", "reranked", "exact"):
-            names = [name for name, _ in word[key]]
-            assert len(names) == 6
-            assert word["word"] not in names
-    with pytest.raises(SystemExit):
-        work("demo", "--help")
-    assert "recall.png" in work._capsys.readouterr().out
-
-
-def test_demo_without_matplotlib_says_so(work, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, out, _ = work("demo", "--bytes", 1, "--output", work.path("out"))
-    assert code == 0
-    assert out.splitlines()[-1] == "no plot: drawing needs matplotlib; run: pip install 'compcodes[plot]'"
-
-
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
@@ -490,23 +404,3 @@ def test_a_bar_is_full_before_it_goes(monkeypatch):
         ("fit", "0%"), ("fit", "97%"), ("fit", "100%"), ("encode", "50%"), ("encode", "100%"), ("fit", "98%"),
         ("fit", "100%"),
     ]  # fmt: skip
-
-
-def test_as_a_process(work):
-    work.index()
-    command = [
-        sys.executable,
-        "-m",
-        "compcodes",
-        "search",
-        work.path("index"),
-        work.path("q.npy"),
-        "-k",
-        "200",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith("0\t1\t")
-        process.stdout.close()  # as `head -1` does
-        assert process.stderr.read() == ""
-    done = subprocess.run([sys.executable, "-m", "compcodes", "--version"], capture_output=True, text=True)
-    assert done.stdout.startswith("compcodes ")

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_vectors
+from compcodes._arrays import as_codes, as_count, as_vectors
 from compcodes.progress import ProgressLike, staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
@@ -83,6 +83,39 @@ class Quantizer:
         """
         codebooks = self._fitted()
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+
+    def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
+        """Decode a few codes at a time, for what reads approximations and cannot hold them all.
+
+        Parameters
+        ----------
+        codes : (n, M) uint8
+            May be a memory map: a batch of it is read at a time.
+        batch_size : int, default 1024
+
+        Returns
+        -------
+        iterator of (≤ batch_size, d) float32
+            The same rows as of `decode`, in order. Only one batch is held.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            Codes of another shape; or, when their batch comes, that name a codeword beyond K.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)
+        >>> [len(batch) for batch in q.decode_batches(q.encode(X), batch_size=900)]
+        [900, 900, 200]
+        """
+        codes = as_codes(codes, len(self._fitted()))
+        size = as_count("batch_size", batch_size)
+        return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file (safetensors), replacing what is there.

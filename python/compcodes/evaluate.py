@@ -1,21 +1,38 @@
-"""How good a search is: exact answers, and recall against them.
+"""How good codes are: exact answers and recall against them, errors of approximation, and scores of retrieval.
 
-The measure is the paper's recall@P: the share of the R truly best vectors that stand among the first P found.
+`recall` is the paper's recall@P: the share of the R truly best vectors that stand among the first P found.
 It is also the share that is right after the first P are re-ranked with exact inner products and cut to R.
+
+The three errors compare vectors x with their approximations x̄, which may be an array or come in batches, such as
+`CompositionalCodes.decode_batches` gives: they never stand in memory together.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_count, as_vectors
+from compcodes._arrays import as_count, as_ids, as_vectors
 from compcodes.progress import ProgressLike, staged
 
-__all__ = ["ground_truth", "recall", "recall_curve"]
+__all__ = [
+    "ground_truth",
+    "inner_product_error",
+    "mean_average_precision",
+    "recall",
+    "recall_curve",
+    "symmetric_error",
+    "ukbench_score",
+    "vector_error",
+]
+
+Approximations: TypeAlias = ArrayLike | Iterator[NDArray[Any]]
+
+_CHUNK = 4096  # rows that are compared at once
 
 
 def ground_truth(
@@ -102,6 +119,238 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
         hits += np.bincount(first[np.isin(wanted, sought_row[sought_row != -1])], minlength=P)
     n_sought = np.count_nonzero(sought != -1)
     return np.cumsum(hits) / n_sought if n_sought else np.full(P, np.nan)
+
+
+def vector_error(X: ArrayLike, approximations: Approximations) -> float:
+    """Mean squared error of the approximation, E[‖x − x̄‖²]: the paper's VAE.
+
+    Parameters
+    ----------
+    X : (n, d)
+        The vectors; read in chunks.
+    approximations : (n, d) array, or iterator over (b, d) arrays
+        x̄ of each row of `X`, in that order.
+
+    Raises
+    ------
+    ValueError
+        The two do not belong together, or are empty.
+
+    Examples
+    --------
+    >>> vector_error([[3.0, 4.0], [1.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]])
+    13.0
+    """
+    total, n = 0.0, 0
+    for _, x, error in _errors(as_vectors(X, "X"), approximations):
+        total += float(np.vdot(error, error))
+        n += len(x)
+    return total / n
+
+
+def inner_product_error(X: ArrayLike, approximations: Approximations, Q: ArrayLike, true_ids: ArrayLike) -> float:
+    """Mean of |⟨q, x⟩ − ⟨q, x̄⟩| over each query and its true best vectors: the paper's IPAE, which takes the best 100.
+
+    Parameters
+    ----------
+    X, approximations
+        As for `vector_error`.
+    Q : (nq, d)
+        Queries.
+    true_ids : (nq, R) int
+        Rows of `X`, as from `ground_truth`; −1 is left out.
+
+    Raises
+    ------
+    ValueError
+        Arguments do not belong together, or there is no pair to compare.
+    """
+    X = as_vectors(X, "X")
+    Q = as_vectors(Q, "Q", X.shape[1])
+    true = _id_array("true_ids", true_ids)
+    if len(true) != len(Q):
+        raise ValueError(f"true_ids has {len(true)} queries, Q has {len(Q)}: they must be the same queries")
+    if true.size and not -1 <= true.min() <= true.max() < len(X):
+        raise ValueError(f"true_ids range from {true.min()} to {true.max()}: want rows of the {len(X)} of X, or -1")
+    query, column = np.nonzero(true != -1)
+    if len(query) == 0:
+        raise ValueError("true_ids names no vector: there is nothing to compare")
+    row = true[query, column]
+    order = np.argsort(row, kind="stable")
+    query, row = query[order], row[order]
+    total = 0.0
+    for first, _, error in _errors(X, approximations):
+        begin, end = np.searchsorted(row, (first, first + len(error)))
+        for start in range(begin, end, _CHUNK):
+            part = slice(start, min(start + _CHUNK, end))
+            off = np.einsum("ij,ij->i", Q[query[part]].astype(np.float64), error[row[part] - first])
+            total += float(np.abs(off).sum())
+    return total / len(row)
+
+
+def symmetric_error(X: ArrayLike, approximations: Approximations) -> float:
+    """Mean of (⟨x, y⟩ − ⟨x̄, ȳ⟩)² over all n² pairs of vectors: the paper's IPAE for compressed training data.
+
+    Parameters
+    ----------
+    X, approximations
+        As for `vector_error`.
+
+    Raises
+    ------
+    ValueError
+        The two do not belong together, or are empty.
+
+    Notes
+    -----
+    With E = X − X̄ the matrix of all n² differences is E·Xᵀ + X̄·Eᵀ, and its squared norm a sum of products of matrices
+    (d, d). So it takes O(n d²), in float64 and without cancellation where E is small.
+
+    Examples
+    --------
+    >>> symmetric_error([[2.0], [1.0]], [[1.0], [1.0]])  # (4 − 1)², (2 − 1)² twice, and 0
+    2.75
+    """
+    X = as_vectors(X, "X")
+    d, n = X.shape[1], 0
+    xx, ex, ee = (np.zeros((d, d)) for _ in range(3))
+    for _, x, error in _errors(X, approximations):
+        xx += x.T @ x
+        ex += error.T @ x
+        ee += error.T @ error
+        n += len(x)
+    decoded = xx - ex - ex.T + ee  # X̄ᵀX̄
+    squares = np.vdot(ee, xx) + np.vdot(ee, decoded) + 2 * np.vdot(ex - ee, ex.T)
+    return max(float(squares), 0.0) / n**2
+
+
+def mean_average_precision(
+    ids: ArrayLike, relevant: Sequence[ArrayLike], *, query_ids: ArrayLike | None = None
+) -> float:
+    """Mean over the queries of the area under precision over recall: MAP by the protocol of the Holidays images.
+
+    Between two relevant results the area is a trapezium: at each, precision counts once with it and once without.
+
+    Parameters
+    ----------
+    ids : (nq, P) int
+        What was found, best first; −1 is padding. What is relevant and not among them counts as never found.
+    relevant : sequence of nq arrays of int
+        The ids that are relevant to each query, in any order; at least one.
+    query_ids : (nq,) int, optional
+        Where queries are members of the database: their ids, which are taken out of what was found before it is
+        judged.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN without queries.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a query has no relevant id, or is relevant to itself.
+
+    Examples
+    --------
+    >>> mean_average_precision([[7, 3, 5, 9]], [[7, 5]])  # (1 + 1) / 2, and (1/2 + 2/3) / 2, each of recall 1/2
+    0.7916666666666666
+    """
+    found = _id_array("ids", ids)
+    if len(relevant) != len(found):
+        raise ValueError(f"relevant has {len(relevant)} queries, ids has {len(found)}: they must be the same queries")
+    own = None if query_ids is None else as_ids(query_ids, len(found))
+    total = 0.0
+    for query, (row, sought) in enumerate(zip(found, relevant, strict=True)):
+        wanted = np.unique(np.asarray(sought, dtype=np.int64))
+        if len(wanted) == 0:
+            raise ValueError(f"relevant[{query}] is empty: want at least one id")
+        row = row[row != -1]
+        if own is not None:
+            if own[query] in wanted:
+                raise ValueError(f"relevant[{query}] holds the query itself, {own[query]}")
+            row = row[row != own[query]]
+        _, first = np.unique(row, return_index=True)  # an id that comes again is not found again
+        rank = np.flatnonzero(np.isin(row[np.sort(first)], wanted))
+        hits = np.arange(len(rank))
+        before = np.where(rank > 0, hits / np.maximum(rank, 1), 1.0)
+        total += float((before + (hits + 1) / (rank + 1)).sum()) / 2 / len(wanted)
+    return total / len(found) if len(found) else float("nan")
+
+
+def ukbench_score(ids: ArrayLike, groups: ArrayLike, query_groups: ArrayLike | None = None) -> float:
+    """Mean number of the first four found that show the query's object: the score of the UKBench images, 0 to 4.
+
+    Parameters
+    ----------
+    ids : (nq, ≥ 4) int
+        What was found, best first: rows of `groups`; −1 is padding.
+    groups : (n,) int
+        The object that each vector of the database shows.
+    query_groups : (nq,) int, optional
+        That of each query. By default query i is vector i of the database, as in UKBench, where a query that finds
+        itself counts.
+
+    Returns
+    -------
+    float
+        NaN without queries.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, or ids that are not rows of `groups`.
+
+    Examples
+    --------
+    >>> ukbench_score([[0, 1, 2, 3], [1, 4, 0, 5]], [0, 0, 0, 0, 1, 1], [0, 0])
+    3.0
+    """
+    found = _id_array("ids", ids)
+    if found.shape[1] < 4:
+        raise ValueError(f"ids has {found.shape[1]} columns: want the first 4 at least")
+    labels = np.asarray(groups)
+    if labels.ndim != 1:
+        raise ValueError(f"groups has shape {labels.shape}: want (n,)")
+    own = labels if query_groups is None else np.asarray(query_groups)
+    if own.shape != (len(found),):
+        name = "groups" if query_groups is None else "query_groups"
+        raise ValueError(f"{name} has shape {own.shape}, ids has {len(found)} queries: they must be the same queries")
+    first = found[:, :4]
+    if first.size and not -1 <= first.min() <= first.max() < len(labels):
+        raise ValueError(f"ids range from {first.min()} to {first.max()}: want rows of the {len(labels)} of groups")
+    if not first.size:
+        return float("nan")
+    return float(((labels[first] == own[:, None]) & (first != -1)).sum(axis=1).mean())
+
+
+def _errors(
+    X: NDArray[Any], approximations: Approximations
+) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+    """First row, vectors x and errors x − x̄ of one chunk after another."""
+    if len(X) == 0:
+        raise ValueError(f"X has shape {X.shape}: there is nothing to compare")
+    first = 0
+    for batch in _batches(approximations):
+        end = first + len(batch)
+        if batch.shape[1] != X.shape[1] or end > len(X):
+            rows = f"{end} rows or more" if end > len(X) else f"{batch.shape[1]} columns"
+            raise ValueError(f"approximations have {rows}, X has shape {X.shape}: there must be one of each row")
+        for start in range(0, len(batch), _CHUNK):
+            part = batch[start : start + _CHUNK].astype(np.float64)
+            x = X[first + start : first + start + len(part)].astype(np.float64)
+            yield first + start, x, x - part
+        first = end
+    if first != len(X):
+        raise ValueError(f"approximations have {first} rows, X has shape {X.shape}: there must be one of each row")
+
+
+def _batches(approximations: Approximations) -> Iterator[NDArray[Any]]:
+    if isinstance(approximations, Iterator):
+        for batch in approximations:
+            yield as_vectors(batch, "approximations")
+    else:
+        yield as_vectors(approximations, "approximations")
 
 
 def _id_array(name: str, ids: ArrayLike) -> NDArray[Any]:

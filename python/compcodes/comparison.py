@@ -1,0 +1,157 @@
+"""The methods that are compared at equal bytes, each trained and searched in one and the same way.
+
+`METHODS` lists them; `train` gives a `Contestant`: what a method made of a database, what that took, and its answers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import compcodes as cc
+from compcodes.progress import ProgressLike
+
+__all__ = ["METHODS", "Contestant", "Method", "train"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to make codes of a given number of bytes.
+
+    Parameters
+    ----------
+    name : str
+        What tables call it.
+    about : str
+        What it is, in a line.
+    cls : str
+        Its class in `compcodes`.
+    parameters : mapping
+        What the class is given besides the size.
+    size : str
+        The parameter that sets the size.
+    per_byte : int
+        What that grows by for a byte.
+    """
+
+    name: str
+    about: str
+    cls: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    size: str = "n_codebooks"
+    per_byte: int = 1
+
+    @property
+    def hashes(self) -> bool:
+        """Whether codes are compared with codes, and do not approximate vectors."""
+        return self.size == "n_bits"
+
+    def arguments(self, n_bytes: int) -> dict[str, Any]:
+        """Return the arguments of the class for codes of so many bytes."""
+        return {self.size: n_bytes * self.per_byte, **self.parameters}
+
+    def expression(self, n_bytes: int, **others: Any) -> str:
+        """Return the Python expression for what `make` makes."""
+        arguments = {**self.arguments(n_bytes), **self._known(others)}
+        return f"cc.{self.cls}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+    def make(self, n_bytes: int, **others: Any) -> Any:
+        """Make the untrained model; of `others`, it is given those parameters that its class has."""
+        return getattr(cc, self.cls)(**self.arguments(n_bytes), **self._known(others))
+
+    def _known(self, others: Mapping[str, Any]) -> dict[str, Any]:
+        known = inspect.signature(getattr(cc, self.cls)).parameters
+        return {name: value for name, value in others.items() if name in known}
+
+
+_PAPER = {"encoder": "greedy", "loss": "reconstruction"}
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("compcodes", "compositional codes with the defaults of this package", "CompositionalCodes"),
+        Method("CC", "compositional codes as in the paper: greedy, squared error", "CompositionalCodes", _PAPER),
+        Method("RQ", "residual quantization, beam of 5", "ResidualQuantizer"),
+        Method("CKM", "Cartesian k-means: a product with learned rotation", "CartesianKMeans"),
+        Method("OPQ", "product quantization after eigenvalue allocation", "OptimizedProductQuantizer"),
+        Method("PQ", "product quantization", "ProductQuantizer"),
+        Method("LSH", "signs of random projections, by Hamming distance", "RandomHyperplaneHash", {}, "n_bits", 8),
+    )
+}
+"""By name; the paper's own and this package's first, then rivals."""
+
+
+@dataclass
+class Contestant:
+    """A trained method and the codes it made of a database."""
+
+    method: Method
+    n_bytes: int
+    model: Any
+    codes: NDArray[np.uint8]
+    fit_seconds: float
+    encode_seconds: float
+    n_jobs: int | None
+
+    def __post_init__(self) -> None:
+        self._index = None if self.method.hashes else cc.Index(self.model, n_jobs=self.n_jobs).add_codes(self.codes)
+
+    @property
+    def approximates(self) -> bool:
+        """Whether codes stand for vectors, as all but those of LSH do."""
+        return self._index is not None
+
+    def search(self, Q: NDArray[Any], k: int) -> NDArray[np.int64]:
+        """Find the rows (nq, k) that answer best by code, best first."""
+        if self._index is None:
+            ids: NDArray[np.int64] = self.model.search(Q, self.codes, k)[1]
+            return ids
+        return self._index.search(Q, k)[1]
+
+    def decode_batches(self) -> Iterator[NDArray[np.float32]]:
+        """Read the approximations of all vectors, some at a time."""
+        batches: Iterator[NDArray[np.float32]] = self.model.decode_batches(self.codes)
+        return batches
+
+
+def train(
+    method: Method,
+    n_bytes: int,
+    learn: NDArray[Any],
+    base: NDArray[Any],
+    *,
+    queries: NDArray[Any] | None = None,
+    n_jobs: int | None = None,
+    random_state: int = 0,
+    progress: ProgressLike = None,
+    **others: Any,
+) -> Contestant:
+    """Train a method, encode the database, and measure how long each takes.
+
+    Parameters
+    ----------
+    method : Method
+    n_bytes : int
+        Of a code.
+    learn, base : (n, d)
+        What is learned from, and what is encoded.
+    queries : (nq, d), optional
+        Sample queries, for `CompositionalCodes`, whose loss they help to choose.
+    **others
+        Further parameters of the class, such as to make training short.
+    """
+    model = method.make(n_bytes, n_jobs=n_jobs, random_state=random_state, **others)
+    start = time.perf_counter()
+    if queries is not None and method.cls == "CompositionalCodes":
+        model.fit(learn, queries=queries, progress=progress)
+    else:
+        model.fit(learn, progress=progress)
+    fitted = time.perf_counter()
+    codes = model.encode(base, progress=progress)
+    return Contestant(method, n_bytes, model, codes, fitted - start, time.perf_counter() - fitted, n_jobs)
