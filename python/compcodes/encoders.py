@@ -57,12 +57,12 @@ class LocalSearch:
 
     Parameters
     ----------
-    rounds : int, default 32
+    rounds : int, default 64
         How often. Twice as many take twice the time and leave a few percent less error; it never hurts.
     """
 
     anneals: ClassVar[bool] = True
-    rounds: int = 32
+    rounds: int = 64
 
     def __post_init__(self) -> None:
         check_range("rounds", self.rounds, 0, 1_000_000)

@@ -51,7 +51,7 @@ class CompositionalCodes(Quantizer):
         given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
         The start: residual k-means; random vectors; or codebooks of your own.
-    anneal : int, default 25
+    anneal : int, default 50
         Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
         large. Used with local search only, and not from codebooks of your own.
     max_iter : int, default 25
@@ -112,7 +112,7 @@ class CompositionalCodes(Quantizer):
         encoder: str | encoders.Encoder = "local-search",
         loss: str | losses.Loss = "inner-product",
         init: str | ArrayLike = "residual",
-        anneal: int = 25,
+        anneal: int = 50,
         max_iter: int = 25,
         tol: float = 1e-3,
         ridge: float = 1e-3,
