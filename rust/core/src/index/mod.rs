@@ -1,11 +1,13 @@
 //! Codes and ids, ready to be searched.
 
+mod certify;
 mod column;
 mod ids;
 mod search;
 mod store;
 
 use crate::codebooks::MAX_CODEWORDS;
+use crate::encode::error_bounds;
 use crate::error::{Error, Result, invalid};
 use crate::metric::{Metric, squared_norm};
 use crate::model::Model;
@@ -31,11 +33,14 @@ pub struct Settings {
     /// Whether ‖x̄‖² is kept in f32 (four bytes a vector) besides its level (one byte): Euclidean scores are then exact
     /// for x̄. Without it they are those of a level up to 1/255 of the norms' spread away.
     pub exact_norms: bool,
+    /// Whether ‖x − x̄‖ is kept in f32 (four bytes a vector) besides its level (one byte), so that
+    /// [`Index::search_certified`] can prove its results. For inner products without a scale only.
+    pub residuals: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true }
+        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true, residuals: false }
     }
 }
 
@@ -60,7 +65,7 @@ pub struct Index {
     /// M columns of codes, and one of levels where the settings ask for it.
     packed: Store,
     column: Option<Column>,
-    /// −½‖x̄‖² of each vector, where the settings ask for it.
+    /// −½‖x̄‖² or ‖x − x̄‖ of each vector, where the settings ask for one of them.
     biases: Vec<f32>,
     ids: Ids,
 }
@@ -91,7 +96,10 @@ impl Index {
         if settings.scale && settings.metric != Metric::InnerProduct {
             return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", settings.metric.name()));
         }
-        let has_column = settings.scale || settings.metric != Metric::InnerProduct;
+        if settings.residuals && (settings.metric != Metric::InnerProduct || settings.scale) {
+            return Err(invalid!("residuals go with metric \"ip\" and without a scale"));
+        }
+        let has_column = settings.scale || settings.residuals || settings.metric != Metric::InnerProduct;
         let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?);
         let tables = TableBuilder::new(&model.codebooks);
         Ok(Self { tables, packed, column: None, biases: Vec::new(), ids: Ids::Positions(0), settings, model })
@@ -188,41 +196,52 @@ impl Index {
     /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
     pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
         let codes = self.model.encoder()?.encode(x, monitor)?;
-        let scales = self.settings.scale.then(|| self.model.scales(x, codes.view())).transpose()?;
-        self.add_codes(codes.view(), ids, scales.as_deref())
+        let side = match self.settings {
+            Settings { scale: true, .. } => Some(self.model.scales(x, codes.view())?),
+            Settings { residuals: true, .. } => Some(self.model.residuals(x, codes.view())?),
+            _ => None,
+        };
+        self.add_codes(codes.view(), ids, side.as_deref())
     }
 
     /// Adds codes (n, M). Without `ids` they get the numbers that follow the largest id so far: positions, if no ids
-    /// were ever given. `scales` (n) are those of the settings, 1 by default.
+    /// were ever given. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
+    /// [`residuals`](Model::residuals).
     ///
     /// # Errors
-    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; scales that are not n finite
-    /// numbers, or that the settings do not ask for. Nothing is added then.
+    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
+    /// numbers, that the settings do not ask for, or without the residuals that they do. Nothing is added then.
     pub fn add_codes(
         &mut self,
         codes: ArrayView2<'_, u8>,
         ids: Option<&[i64]>,
-        scales: Option<&[f32]>,
+        side: Option<&[f32]>,
     ) -> Result<()> {
         self.model.codebooks.check_codes(codes)?;
         let n = codes.nrows();
-        if let Some(scales) = scales {
-            if !self.settings.scale {
+        let Settings { scale, residuals, .. } = self.settings;
+        if let Some(side) = side {
+            if !(scale || residuals) {
                 return Err(invalid!("scales are given, but the index keeps none"));
             }
-            if scales.len() != n || scales.iter().any(|scale| !scale.is_finite()) {
-                return Err(invalid!("scales have {} entries: want {n} finite numbers", scales.len()));
+            if side.len() != n || side.iter().any(|value| !value.is_finite()) {
+                let name = if scale { "scales" } else { "residuals" };
+                return Err(invalid!("{name} have {} entries: want {n} finite numbers", side.len()));
             }
+        } else if residuals {
+            return Err(invalid!(
+                "the index keeps residuals, which codes alone do not tell: add the vectors"
+            ));
         }
         let ids = self.ids.next(n, ids)?;
         if n == 0 {
             return Ok(());
         }
         if self.has_column() {
-            let values = match (self.settings.scale, scales) {
-                (true, Some(scales)) => scales.to_vec(),
-                (true, None) => vec![1.0; n],
-                (false, _) => self.values(codes),
+            let values = match side {
+                Some(side) => side.to_vec(),
+                None if scale => vec![1.0; n],
+                None => self.values(codes),
             };
             let bytes = self.levelled(&values)?;
             let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
@@ -247,7 +266,8 @@ impl Index {
         if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
             return Err(invalid!("the indexes have different models or settings"));
         }
-        let scales = match &other.column {
+        let side = match &other.column {
+            _ if self.settings.residuals => Some(other.biases.clone()),
             Some(column) if self.settings.scale => {
                 let last = other.packed.n_columns() - 1;
                 Some(
@@ -262,7 +282,7 @@ impl Index {
             }
             _ => None,
         };
-        self.add_codes(other.codes().view(), other.ids(), scales.as_deref())
+        self.add_codes(other.codes().view(), other.ids(), side.as_deref())
     }
 
     /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
@@ -307,11 +327,11 @@ impl Index {
     }
 
     fn has_column(&self) -> bool {
-        self.settings.scale || self.settings.metric != Metric::InnerProduct
+        self.settings.scale || self.settings.residuals || self.settings.metric != Metric::InnerProduct
     }
 
     fn keeps_biases(&self) -> bool {
-        self.settings.metric == Metric::Euclidean && self.settings.exact_norms
+        self.settings.residuals || self.settings.metric == Metric::Euclidean && self.settings.exact_norms
     }
 
     /// The numbers that the metric needs of each code.
@@ -332,8 +352,9 @@ impl Index {
     /// The levels' bytes for new values, the levels of all vectors laid anew if these fall outside.
     fn levelled(&mut self, new: &[f32]) -> Result<Vec<u8>> {
         let euclidean = self.settings.metric == Metric::Euclidean;
+        let is_added = euclidean || self.settings.residuals;
         let bytes = |column: &Column, values: &[f32]| {
-            if euclidean { column.above(values) } else { column.nearest(values) }
+            if is_added { column.above(values) } else { column.nearest(values) }
         };
         if self.settings.scale {
             return Ok(self.column.get_or_insert_with(Column::scales).nearest(new));
@@ -344,7 +365,11 @@ impl Index {
         let codes = self.codes();
         let old = if self.keeps_biases() { self.biases.clone() } else { self.values(codes.view()) };
         let all = [&old, new].concat();
-        let column = if euclidean { Column::even(&all) } else { Column::geometric(&all) };
+        let column = if is_added {
+            Column::even(&all, if euclidean { 0.0 } else { f32::MAX })
+        } else {
+            Column::geometric(&all)
+        };
         let old = bytes(&column, &old);
         let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
         let all = concatenate(Axis(1), &[codes.view(), old]).expect("equal rows");
@@ -377,6 +402,20 @@ impl Model {
             Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
         };
         (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
+    }
+
+    /// ‖x − x̄‖ of each row of `x`, rounded up.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, a row that is not finite, or a residual beyond the range of f32.
+    pub fn residuals(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
+        let bounds = error_bounds(&self.codebooks, x, codes, &())?;
+        let up = |(row, &bound): (usize, &f64)| {
+            let nearest = bound as f32;
+            let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
+            if up.is_finite() { Ok(up) } else { Err(invalid!("X[{row}] is too far from its approximation")) }
+        };
+        bounds.iter().enumerate().map(up).collect()
     }
 }
 

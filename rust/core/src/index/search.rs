@@ -46,9 +46,7 @@ impl Index {
         allowed: Option<&[u64]>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        if vectors.n() != self.len() {
-            return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
-        }
+        self.check_rerank(vectors)?;
         let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
@@ -93,14 +91,20 @@ impl Index {
         (0..self.len().div_ceil(BLOCK)).into_par_iter().map(word).collect()
     }
 
-    fn search_positions(
+    pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
+        if vectors.n() != self.len() {
+            return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn search_positions(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
         allowed: Option<&[u64]>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let isa = Isa::current()?;
         let (metric, levels) = (self.settings.metric, self.levels());
         let mut unit;
         let queries = if metric == Metric::Cosine {
@@ -111,16 +115,40 @@ impl Index {
         } else {
             queries
         };
-        // An empty index has no levels yet, and needs none.
-        let none: Levels = [1.0; 256];
-        let levels = if self.has_column() { levels.or(Some(&none)) } else { None };
-        let euclidean = metric == Metric::Euclidean;
-        let adjust = Adjust {
-            scale: levels.filter(|_| !euclidean),
-            bias: levels.filter(|_| euclidean),
-            exact_bias: self.keeps_biases().then_some(&self.biases),
+        // An empty index has no levels yet, and needs none; residuals are no part of a score.
+        let none: Levels = if self.settings.residuals { [0.0; 256] } else { [1.0; 256] };
+        let levels = match self.settings.residuals {
+            true => Some(&none),
+            false if self.has_column() => levels.or(Some(&none)),
+            false => None,
         };
-        let options = Options { allowed, adjust };
+        let euclidean = metric == Metric::Euclidean;
+        let is_added = euclidean || self.settings.residuals;
+        let adjust = Adjust {
+            scale: levels.filter(|_| !is_added),
+            bias: levels.filter(|_| is_added),
+            exact_bias: (euclidean && self.keeps_biases()).then_some(&self.biases),
+        };
+        let mut hits = self.scan(queries, k, Options { allowed, adjust }, monitor)?;
+        if euclidean {
+            // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
+            for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
+                let square = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>();
+                scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);
+            }
+        }
+        Ok(hits)
+    }
+
+    /// The `k` best by scores as `options` have them, [`BATCH`] queries at a time.
+    pub(super) fn scan(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        options: Options<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let isa = Isa::current()?;
         let mut hits = Hits::none(queries.nrows(), k)?;
         let total = (queries.nrows() * self.len()) as u64;
         for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
@@ -133,18 +161,11 @@ impl Index {
             hits.scores.slice_mut(rows).assign(&part.scores);
             hits.positions.slice_mut(rows).assign(&part.positions);
         }
-        if euclidean {
-            // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
-            for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
-                let square = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>();
-                scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);
-            }
-        }
         Ok(hits)
     }
 
     /// Puts ids in the place of positions; −1 stays.
-    fn name(&self, hits: &mut Hits) {
+    pub(super) fn name(&self, hits: &mut Hits) {
         if self.ids.given().is_some() {
             hits.positions.iter_mut().filter(|p| **p >= 0).for_each(|p| *p = self.ids.at(*p as usize));
         }

@@ -154,6 +154,10 @@ impl<'a> Reader<'a> {
         Error::Format { path: self.path.to_owned(), reason: reason.to_owned() }
     }
 
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
     pub(super) fn entry(&self, name: &str) -> Result<&Value> {
         self.entries.get(name).ok_or_else(|| self.error(&format!("the metadata lack {name}")))
     }

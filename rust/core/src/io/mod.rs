@@ -5,11 +5,12 @@
 //! | `codebooks` | F32 | (M, K, d) | models and indexes |
 //! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::packed) | indexes |
 //! | `levels` | F32 | (256), what the last column's bytes stand for | indexes that have one beyond the codes |
-//! | `biases` | F32 | (n), −½‖x̄‖² | Euclidean indexes with exact norms |
+//! | `biases` | F32 | (n), −½‖x̄‖², or ‖x − x̄‖ | Euclidean indexes with exact norms, or with residuals |
 //! | `ids` | I64 | (n) | indexes with ids of their own |
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
-//! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale` and `exact_norms`. A file is written under a temporary name and
+//! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale`, `exact_norms` and `residuals`
+//! (if it is missing, false). A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 
 mod container;
@@ -77,6 +78,7 @@ impl Index {
             "metric": settings.metric.name(),
             "scale": settings.scale,
             "exact_norms": settings.exact_norms,
+            "residuals": settings.residuals,
         });
         let Value::Object(entries) = entries else { unreachable!("an object, as written above") };
         write(path.as_ref(), "index", self.model(), entries, tensors)
@@ -170,7 +172,12 @@ impl Reader<'_> {
         };
         let metric = self.entry("metric")?.as_str().unwrap_or_default();
         let metric = metric.parse().map_err(|e: Error| self.error(&e.to_string()))?;
-        Ok(Settings { metric, scale: truth("scale")?, exact_norms: truth("exact_norms")? })
+        Ok(Settings {
+            metric,
+            scale: truth("scale")?,
+            exact_norms: truth("exact_norms")?,
+            residuals: if self.has("residuals") { truth("residuals")? } else { false },
+        })
     }
 
     fn model(&self) -> Result<Model> {
@@ -204,8 +211,11 @@ mod tests {
             Codebooks::new(Array3::from_shape_fn((3, 5, 2), |(m, k, j)| (m * k + j) as f32)).unwrap();
         let mut index = Index::with(Model::new(codebooks, Selection::Group), settings).unwrap();
         let codes = Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8);
-        index.add_codes(codes.view(), None, None).unwrap();
-        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), None).unwrap();
+        let residuals: Option<Vec<f32>> =
+            settings.residuals.then(|| (0..100).map(|n| n as f32 / 7.0).collect());
+        index.add_codes(codes.view(), None, residuals.as_deref()).unwrap();
+        let one = settings.residuals.then_some(&[99.0f32][..]);
+        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one).unwrap();
         index
     }
 
@@ -213,6 +223,7 @@ mod tests {
         let of = |metric| Settings { metric, ..Settings::default() };
         let mut all: Vec<_> = Metric::ALL.map(of).to_vec();
         all.push(Settings { scale: true, ..Settings::default() });
+        all.push(Settings { residuals: true, ..Settings::default() });
         all
     }
 
@@ -229,6 +240,7 @@ mod tests {
             assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()));
             let hits = |index: &Index| index.search(query.view(), 101, None, &()).unwrap();
             assert_eq!(hits(&loaded), hits(&index));
+            assert_eq!(loaded.biases(), index.biases());
             let mut mapped = Index::map(&path).unwrap();
             assert_eq!(hits(&mapped), hits(&index));
             assert_eq!(mapped.remove(&[3]).unwrap(), 1);
