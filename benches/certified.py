@@ -1,12 +1,12 @@
-"""How many queries a search can prove: the share whose ten best, after re-ranking, are certainly those of all vectors."""
+"""How many queries a search can prove: the share whose ten best, after re-ranking, are certainly the exact ones."""
 
 import os
 from pathlib import Path
 
 import numpy as np
-from common import Report, arguments, sift
 
 import compcodes as cc
+from common import Report, arguments, sift
 
 K = 10
 
@@ -15,8 +15,8 @@ def sets():
     folder = os.environ.get("COMPCODES_DATA")
     if folder and Path(folder, "sift").is_dir():
         yield "SIFT", sift("learn", 20_000), sift("base"), sift("query", 200)
-    if folder and Path(folder, "gowalla").is_dir():
-        items, users = (np.load(Path(folder, "gowalla", f"{name}.npy")) for name in ("items", "users"))
+    if folder and Path(folder, "gowalla128").is_dir():
+        items, users = (np.load(Path(folder, "gowalla128", f"{name}.npy")) for name in ("items", "users"))
         yield "Gowalla", items[:20_000], items, users[:200]
     words = cc.data.glove()[1]
     yield "GloVe words", words, words, words[:200]

@@ -222,7 +222,7 @@ class Index:
             Of equal scores the vector that was added first comes first; −1 where there are fewer than k vectors.
         certified : (nq,) bool
             With `certify` only: whether no vector beyond those compared exactly can be among the k best, so that the
-            result is that of `exact_search`. More candidates certify more.
+            result is that of comparing with all of them. More candidates certify more.
 
         Raises
         ------
