@@ -71,6 +71,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/accuracy.py
 	$(BIN)/python benches/exact.py
 	$(BIN)/python benches/methods.py
+	$(BIN)/python benches/certified.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -79,6 +80,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/accuracy.py --tiny
 	$(BIN)/python benches/exact.py --tiny
 	$(BIN)/python benches/methods.py --tiny
+	$(BIN)/python benches/certified.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

@@ -1,109 +1,108 @@
 """How many of the true best inner products are found, at equal bytes: compcodes with its defaults and its rivals.
 
-    python benches/accuracy.py            # SIFT and Gowalla of COMPCODES_DATA, and the embedded words
-    python benches/accuracy.py --tiny     # in seconds, only to see that it runs
+    python benches/accuracy.py                                  # every set that is there, 8 and 16 bytes; takes hours
+    python benches/accuracy.py --sets glove,gowalla --bytes 8 --methods 'compcodes,faiss LSQ'
+    python benches/accuracy.py --tiny                           # in seconds, only to see that it runs
 
-Rivals come from faiss where it is installed; their codes are searched by their own decoded vectors, exactly.
+Times are process CPU times of one thread each. Approximations of faiss are searched exactly after decoding.
 """
 
-import os
 import time
-from pathlib import Path
 
-import numpy as np
+from threadpoolctl import threadpool_limits
 
 import compcodes as cc
-from common import Report, arguments
+from common import Report, choice, parser
+from equal import encoding, training
+from rivals import RIVALS, Coded
+from sets import SETS, Missing, few
 
-BYTES = 8
 CUTS = [(1, 1), (10, 10), (10, 100), (100, 200)]
 
 
-def sets(tiny):
-    """Name, training vectors, database, queries."""
-    words = cc.data.glove()[1].astype(np.float32)
-    shuffled = words[np.random.default_rng(0).permutation(len(words))]
-    held = 200 if tiny else 1000
-    rest = shuffled[held:3000] if tiny else shuffled[held:]
-    yield "GloVe", rest, rest, shuffled[:held]
-    folder = Path(os.environ.get("COMPCODES_DATA", ""))
-    if tiny or not os.environ.get("COMPCODES_DATA"):
-        return
-
-    def load(path, rows=slice(None)):
-        return np.load(folder / path, mmap_mode="r")[rows].astype(np.float32)
-
-    if (folder / "gowalla128").is_dir():
-        items = load("gowalla128/items.npy")
-        yield "Gowalla", items, items, load("gowalla128/users.npy", slice(-2000, None))
-    if (folder / "sift").is_dir():
-        base, queries = load("sift/base.npy", slice(200_000)), load("sift/query.npy", slice(2000))
-        yield "SIFT", load("sift/learn.npy"), base, queries
-
-
-def ours(learn, base, tiny):
-    """Decoded vectors by method, and what to say about it."""
-    effort = {"n_codewords": 16, "anneal": 3, "max_iter": 2} if tiny else {}
-    methods = {
-        "compcodes": {},
-        "compcodes, reconstruction": {"loss": "reconstruction"},
-        "compcodes, the paper's": {"loss": "reconstruction", "encoder": "greedy"},
-    }
-    for name, params in methods.items():
-        q = cc.CompositionalCodes(BYTES, **{**effort, **params})
+def ours(name, use_queries=False, **params):
+    def run(data, bytes_, tiny, k):
+        if use_queries and data.samples is None:
+            raise Missing("the set has no sample queries")
+        q = cc.CompositionalCodes(bytes_, n_jobs=1, **effort(tiny), **params)
         begin = time.process_time()
-        q.fit(learn)
+        q.fit(data.learn, queries=data.samples if use_queries else None)
         fitted = time.process_time()
-        codes = q.encode(base)
+        codes = q.encode(data.base)
         encoded = time.process_time()
-        chosen = ", ".join(f"{key} {value:g}" for key, value in q.loss_.items() if key != "name")
-        yield f"{name} ({chosen})" if chosen else name, fitted - begin, encoded - fitted, q.decode(codes)
+        chosen = ", ".join(f"{key} {value:g}" for key, value in q.loss_.items() if isinstance(value, (int, float)))
+        label = f"{name} ({chosen})" if chosen else name
+        return Coded(label, fitted - begin, encoded - fitted, q.decode(codes))
+
+    return run
 
 
-def rivals(learn, base, tiny):
-    try:
-        import faiss
-    except ImportError:
-        return
-    d = learn.shape[1]
-    bits = 4 if tiny else 8
-    width = d // BYTES * BYTES if d % BYTES == 0 else d + BYTES - d % BYTES
-    learn, base = (np.ascontiguousarray(np.pad(X, ((0, 0), (0, width - d)))) for X in (learn, base))
-    makers = {
-        "faiss PQ": lambda: faiss.IndexPQ(width, BYTES, bits),
-        "faiss OPQ": lambda: faiss.index_factory(width, f"OPQ{BYTES},PQ{BYTES}x{bits}"),
-        "faiss RQ, beam 5": lambda: faiss.IndexResidualQuantizer(width, BYTES, bits),
-        "faiss LSQ": lambda: faiss.IndexLocalSearchQuantizer(width, BYTES, bits),
-    }
-    if tiny:
-        del makers["faiss OPQ"]  # its rotation trains 8-bit codes whatever is asked, and warns 1,000 times
-    for name, make in makers.items():
-        index = make()
-        begin = time.process_time()
-        index.train(learn)
-        trained = time.process_time()
-        decoded = index.sa_decode(index.sa_encode(base))
-        yield name, trained - begin, time.process_time() - trained, decoded[:, :d]
+def effort(tiny):
+    return {"n_codewords": 16, "anneal": 3, "max_iter": 2} if tiny else {}
+
+
+OURS = {
+    "compcodes": {},
+    "compcodes, with queries": {"use_queries": True},
+    "compcodes, reconstruction": {"loss": "reconstruction"},
+    "compcodes, the paper's": {"loss": "reconstruction", "encoder": "greedy", "init": "random"},
+}
+METHODS = {name: ours(name, **params) for name, params in OURS.items()} | RIVALS
+SECTIONS = ("table", "training", "encoding")
+
+
+def table(report, data, bytes_, methods, tiny):
+    k = min(200, len(data.base))
+    true = cc.evaluate.ground_truth(data.base, data.queries, 100)[1]
+    n, d = data.base.shape
+    report(f"## {data.name}: {n:,} vectors of {d} numbers in {bytes_} bytes, {len(data.queries):,} queries\n")
+    heads = [*(f"R{R}@{P}" for R, P in CUTS), "MSE", "fit, s", "encode, µs"]
+    report(f"| method | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
+    left_out = []
+    for name in methods:
+        try:
+            coded = METHODS[name](data, bytes_, tiny, k)
+        except Missing as why:
+            left_out.append(f"{name}: {why}.")
+            continue
+        ids, mse, encode = coded.ids, "–", "–"
+        if coded.decoded is not None:
+            ids = cc.evaluate.ground_truth(coded.decoded, data.queries, k)[1]
+            mse = f"{((data.base - coded.decoded) ** 2).sum(axis=1).mean():.5g}"
+        if coded.encode is not None:
+            encode = f"{coded.encode / n * 1e6:.0f}"
+        recalls = " | ".join(f"{cc.evaluate.recall(ids, true, R, P):.3f}" for R, P in CUTS)
+        report(f"| {coded.label} | {recalls} | {mse} | {coded.fit:.0f} | {encode} |")
+    report("\n" + "".join(f"Left out: {line}\n" for line in left_out))
 
 
 def main():
-    options = arguments(__doc__)
-    report = Report("accuracy", options.save)
-    for name, learn, base, queries in sets(options.tiny):
-        k = min(200, len(base))
-        true = cc.evaluate.ground_truth(base, queries, min(100, k))[1]
-        report(
-            f"## {name}: {len(base):,} vectors of {base.shape[1]} numbers in {BYTES} bytes, {len(queries):,} queries\n"
-        )
-        heads = [*(f"R{R}@{P}" for R, P in CUTS), "MSE", "fit CPU s", "encode CPU µs"]
-        report(f"| method | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}")
-        for method in (ours, rivals):
-            for label, fit, encode, decoded in method(learn, base, options.tiny):
-                found = cc.evaluate.ground_truth(decoded, queries, k)[1]
-                recalls = " | ".join(f"{cc.evaluate.recall(found, true, R, P):.3f}" for R, P in CUTS)
-                mse = float(((base - decoded) ** 2).sum(axis=1).mean())
-                report(f"| {label} | {recalls} | {mse:.5g} | {fit:.0f} | {encode / len(base) * 1e6:.0f} |")
-        report("")
+    options = parser(__doc__)
+    options.add_argument("--bytes", default="8,16", help="bytes a vector, separated by commas (default: %(default)s)")
+    options.add_argument("--sets", default=",".join(SETS), help="of %(default)s")
+    options.add_argument("--methods", help="names as the table shows them, separated by semicolons")
+    options.add_argument("--sections", default=",".join(SECTIONS), help="of %(default)s")
+    args = options.parse_args()
+    names, sections = choice(args.sets, SETS), choice(args.sections, SECTIONS)
+    methods = choice(args.methods, METHODS, ";") if args.methods else list(METHODS)
+    if args.tiny:
+        methods.remove("faiss OPQ")  # its rotation trains 8-bit codes whatever is asked, and warns 1,000 times
+        names = ["glove"]
+    report = Report("accuracy", args.save)
+    with threadpool_limits(1):
+        for name in names:
+            try:
+                data = few(SETS[name]()) if args.tiny else SETS[name]()
+            except Missing as why:
+                report(f"Left out: {name}: {why}.\n")
+                continue
+            for bytes_ in map(int, args.bytes.split(",")):
+                if "table" in sections:
+                    table(report, data, bytes_, methods, args.tiny)
+                if name == ("glove" if args.tiny else "sift"):
+                    for section, run in (("training", training), ("encoding", encoding)):
+                        if section in sections:
+                            run(report, data, bytes_, args.tiny, effort(args.tiny))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import argparse
 import datetime
 import os
 import platform
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,27 @@ import compcodes as cc
 from compcodes import _core
 
 
-def arguments(description):
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument(
+def parser(description):
+    """A parser with the options of every benchmark."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument(
         "--tiny", action="store_true", help="in seconds, on the embedded words: only to see that it runs"
     )
-    parser.add_argument("--save", action="store_true", help="keep the tables under benches/results")
-    return parser.parse_args()
+    options.add_argument("--save", action="store_true", help="keep the tables under benches/results")
+    return options
+
+
+def arguments(description):
+    return parser(description).parse_args()
+
+
+def choice(given, known, between=","):
+    """The names in `given`, all of them known."""
+    names = [name.strip() for name in given.split(between)]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"{unknown[0]!r} is none of: {f'{between} '.join(known)}")
+    return names
 
 
 def sift(name, n=None):
@@ -61,18 +74,6 @@ def peak_memory():
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def least(repeats, *works, runs=5):
-    """Least seconds of each work. They take turns, of `runs` runs each: the first brings its codes into the cache."""
-    times = np.full(len(works), np.inf)
-    for _ in range(repeats):
-        for i, work in enumerate(works):
-            for _ in range(runs):
-                start = time.perf_counter()
-                work()
-                times[i] = min(times[i], time.perf_counter() - start)
-    return times
 
 
 class Report:

@@ -49,7 +49,9 @@ def test_an_index_comes_back(index, Q, X, tmp_path):
     assert len(cc.Index.load(tmp_path / "empty.cc")) == 0
 
 
-@pytest.mark.parametrize("settings", [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}, {"residuals": True}], ids=str
+)
 def test_a_mapped_index_searches_and_changes_alike(quantizer, X, Q, tmp_path, settings):
     index = cc.Index(quantizer, **settings).add(X)
     index.save(tmp_path / "index.cc")

@@ -117,6 +117,45 @@ class Quantizer:
         size = as_count("batch_size", batch_size)
         return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
 
+    def error_bound(self, X: ArrayLike, codes: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Bound how far inner products with the approximations are off.
+
+        For every query q, |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖ (Property 1 of the paper). An index with
+        ``residuals=True`` keeps these bounds, and can prove results with them: see `Index.search`.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors, taken as float32.
+        codes : (n, M) uint8, optional
+            Their codes; by default those of `encode`.
+
+        Returns
+        -------
+        (n,) float64
+            ‖x − x̄‖, rounded up: the inequality holds as it stands, with x̄ the float32 that `decode` returns.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Arrays of another shape or dtype, or NaN or infinity in `X` (with the row).
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(500, 8))
+        >>> q = cc.CompositionalCodes(n_codebooks=2, n_codewords=16).fit(X)
+        >>> off = np.abs(X @ X[0] - q.decode(q.encode(X)) @ X[0])
+        >>> bool((off <= q.error_bound(X) * np.linalg.norm(X[0]) + 1e-5).all())
+        True
+        """
+        codebooks = self._fitted()
+        X = as_vectors(X, "X", codebooks.shape[2])
+        codes = self.encode(X) if codes is None else as_codes(codes, len(codebooks))
+        return _core.error_bounds(codebooks, X, codes, self.n_jobs)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file (safetensors), replacing what is there.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,9 @@ class Index:
         length along x that x has. It pays for codes of a plain reconstruction loss, as other libraries make them.
     exact_norms : bool, default True
         With "l2": False keeps ‖x̄‖² in one byte instead of five; distances are then off by up to 1/200 of its range.
+    residuals : bool, default False
+        With "ip" and without a scale: keep ‖x − x̄‖ in five bytes more a vector, so that ``search(..., certify=True)``
+        can prove its results.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Index:
         *,
         scale: bool = False,
         exact_norms: bool = True,
+        residuals: bool = False,
     ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
@@ -74,8 +78,8 @@ class Index:
         if n_jobs is not None:
             self._quantizer.n_jobs = n_jobs
         model = (codebooks, quantizer._selection, quantizer._parameters())
-        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms))
-        self._scale = bool(scale)
+        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
+        self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
     def add(self, X: ArrayLike, ids: ArrayLike | None = None, *, progress: ProgressLike = None) -> Self:
@@ -104,13 +108,18 @@ class Index:
         X = as_vectors(X, "X", self._shape[2])
         ids = None if ids is None else as_ids(ids, len(X))
         codes = self._quantizer.encode(X, progress=progress)
-        self._core.add_codes(codes, ids, self._core.scales(X, codes, self.n_jobs) if self._scale else None)
+        side = None
+        if self._scale:
+            side = self._core.scales(X, codes, self.n_jobs)
+        elif self._residuals:
+            side = self._core.residuals(X, codes, self.n_jobs)
+        self._core.add_codes(codes, ids, side)
         return self
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
         """Add codes (n, M) uint8 that the index's quantizer made; otherwise as `add`.
 
-        With ``scale=True`` their scale is 1: it takes the vectors to know it.
+        With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
         self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)))
@@ -144,6 +153,7 @@ class Index:
         self._core.merge(other._core)
         return self
 
+    @overload
     def search(
         self,
         Q: ArrayLike,
@@ -152,8 +162,36 @@ class Index:
         filter: ArrayLike | range | None = None,
         rerank: ArrayLike | None = None,
         n_candidates: int | None = None,
+        certify: Literal[False] = False,
         progress: ProgressLike = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: ArrayLike | range | None = None,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        certify: Literal[True],
+        progress: ProgressLike = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]: ...
+
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: ArrayLike | range | None = None,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        certify: bool = False,
+        progress: ProgressLike = None,
+    ) -> (
+        tuple[NDArray[np.float32], NDArray[np.int64]] | tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]
+    ):
         """Find the k best vectors for each query.
 
         Parameters
@@ -169,6 +207,10 @@ class Index:
             are read. Scores are then exact.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
+        certify : bool, default False
+            With `rerank`, for an index with ``residuals=True``: compare exactly also the `n_candidates` that the bound
+            ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact. `rerank` must hold
+            the vectors that were added.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -178,21 +220,32 @@ class Index:
             Best first; −inf where there are fewer than k vectors.
         ids : (nq, k) int64
             Of equal scores the vector that was added first comes first; −1 where there are fewer than k vectors.
+        certified : (nq,) bool
+            With `certify` only: whether no vector beyond those compared exactly can be among the k best, so that the
+            result is that of comparing with all of them. More candidates certify more.
 
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `Q`, or k below 1.
+            Shapes that do not fit, NaN or infinity in `Q`, or k below 1; `certify` without `rerank`, or for an index
+            without residuals.
         """
         queries = as_queries(Q, self._shape[2])
         k = as_count("k", k)
         if rerank is None and n_candidates is not None:
             raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
+        if certify and not self._residuals:
+            raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
+        if certify and rerank is None:
+            raise ValueError("certify goes with rerank: give the vectors to compare with")
         vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
         allowed = None if filter is None else _as_filter(filter)
+        if certify and vectors is not None:
+            report = staged(progress, "search")
+            return self._core.search_certified(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
         return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, staged(progress, "search"))
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
@@ -261,9 +314,9 @@ class Index:
             The file is damaged, of a later version, or not an index of compcodes.
         """
         core = _core.Index.load(os.fsdecode(path), mmap)
-        metric, scale, exact_norms = core.settings()
+        metric, scale, exact_norms, residuals = core.settings()
         quantizer = Quantizer._restore(*core.model())
-        index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms)
+        index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
         index._core = core
         return index
 

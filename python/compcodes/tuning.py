@@ -89,7 +89,7 @@ class Sample:
         if loss not in self.scores:
             trainer = replace(self.trainer, report=self.within())
             trained = trainer.with_loss(loss, None, self.others).run(self.start)
-            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False)
+            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
             self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)

@@ -87,7 +87,7 @@ type Strip = [f32; STRIP];
 pub struct TableBuilder {
     strips: Vec<Strip>,
     /// Of each strip the dimensions outside which all its codewords are 0: a subspace of a product quantizer. To leave
-    /// out products with 0 changes no sum, and one query over 10⁶ codes of 16 bytes takes 30 µs less.
+    /// out products with 0 changes no sum, and saves a single query much of the time that its tables take.
     used: Vec<Range<usize>>,
     n_codebooks: usize,
     n_codewords: usize,

@@ -165,9 +165,10 @@ impl Index {
         metric: &str,
         scale: bool,
         exact_norms: bool,
+        residuals: bool,
     ) -> PyResult<Self> {
         let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
-        let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms };
+        let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms, residuals };
         let index = compcodes::Index::with(model, settings).map_err(to_python)?;
         Ok(Self { index: RwLock::new(index) })
     }
@@ -194,10 +195,10 @@ impl Index {
         Ok(parts(py, &model))
     }
 
-    /// (metric, scale, exact_norms).
-    fn settings(&self, py: Python<'_>) -> PyResult<(&'static str, bool, bool)> {
+    /// (metric, scale, exact_norms, residuals).
+    fn settings(&self, py: Python<'_>) -> PyResult<(&'static str, bool, bool, bool)> {
         let settings = self.look(py, compcodes::Index::settings)?;
-        Ok((settings.metric.name(), settings.scale, settings.exact_norms))
+        Ok((settings.metric.name(), settings.scale, settings.exact_norms, settings.residuals))
     }
 
     fn bytes_per_vector(&self, py: Python<'_>) -> PyResult<usize> {
@@ -218,19 +219,19 @@ impl Index {
         Ok(ids.into_pyarray(py))
     }
 
-    #[pyo3(signature = (codes, ids=None, scales=None))]
+    #[pyo3(signature = (codes, ids=None, side=None))]
     fn add_codes(
         &self,
         py: Python<'_>,
         codes: Any<'_, '_>,
         ids: Option<Any<'_, '_>>,
-        scales: Option<PyReadonlyArray1<'_, f32>>,
+        side: Option<PyReadonlyArray1<'_, f32>>,
     ) -> PyResult<()> {
         let codes = self::codes(codes, "codes")?;
         let ids = ids.map(|array| self::ids(array, "ids")).transpose()?.map(|ids| ids.as_array().to_vec());
-        let scales = scales.map(|scales| scales.as_array().to_vec());
+        let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
-        self.change(py, |index| index.add_codes(codes, ids.as_deref(), scales.as_deref()))
+        self.change(py, |index| index.add_codes(codes, ids.as_deref(), side.as_deref()))
     }
 
     /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
@@ -246,6 +247,21 @@ impl Index {
         let (x, codes) = (rows.view(), codes.as_array());
         let scales = |index: &Guard<'_>, _: &dyn Monitor| index.model().scales(&*x, codes);
         Ok(run_holding(py, n_jobs, None, || self.read(), scales)?.into_pyarray(py))
+    }
+
+    /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
+    #[pyo3(signature = (x, codes, n_jobs=None))]
+    fn residuals<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+        let (x, codes) = (rows.view(), codes.as_array());
+        let residuals = |index: &Guard<'_>, _: &dyn Monitor| index.model().residuals(&*x, codes);
+        Ok(run_holding(py, n_jobs, None, || self.read(), residuals)?.into_pyarray(py))
     }
 
     /// How many vectors there were with these ids.
@@ -304,6 +320,35 @@ impl Index {
         }
         let search = |index: &Guard<'_>, monitor: &dyn Monitor| search(index, monitor);
         Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
+    }
+
+    /// (scores, ids, certified): like `search`, and (nq,) bool says whose results are proven exact.
+    #[pyo3(signature = (queries, k, vectors, n_candidates, filter=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn search_certified<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        k: usize,
+        vectors: Any<'_, 'py>,
+        n_candidates: usize,
+        filter: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>, Bound<'py, PyArray1<bool>>)> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let allowed = filter.map(Filter::detach).transpose()?;
+        let rows = Rows::new(vectors, "rerank")?;
+        let vectors = rows.view();
+        let search = |index: &Guard<'_>, monitor: &dyn Monitor| {
+            let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
+            index.search_certified(queries, k, (&*vectors, n_candidates), allowed.as_deref(), monitor)
+        };
+        let (hits, certified) = run_holding(py, n_jobs, progress, || self.read(), search)?;
+        let (scores, ids) = found(py, hits);
+        Ok((scores, ids, certified.into_pyarray(py)))
     }
 
     /// The approximations of the vectors with these ids, (n, d) f32.

@@ -164,6 +164,23 @@ pub(crate) fn errors<'py>(
     Ok(errors.into_pyarray(py))
 }
 
+/// ‖x − x̄‖ of each row, rounded up, (n,) f64.
+#[pyfunction]
+#[pyo3(signature = (codebooks, x, codes, n_jobs=None))]
+pub(crate) fn error_bounds<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (x, codes) = (rows.view(), codes.as_array());
+    let bounds = run(py, n_jobs, None, |monitor| encode::error_bounds(&books, &*x, codes, monitor))?;
+    Ok(bounds.into_pyarray(py))
+}
+
 /// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
 #[pyfunction]
 #[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None))]

@@ -350,6 +350,23 @@ pub fn errors(
     Ok(errors)
 }
 
+/// ‖x − x̄‖ of each row, rounded up: |⟨q, x⟩ − ⟨q, x̄⟩| is at most this times ‖q‖, for every q (Cauchy and Schwarz).
+///
+/// # Errors
+/// Those of [`errors`].
+pub fn error_bounds(
+    codebooks: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    monitor: &dyn Monitor,
+) -> Result<Array1<f64>> {
+    let squares = errors(codebooks, Loss::RECONSTRUCTION, x, codes, monitor)?;
+    // A term of the sum is off by three roundings, the sum by fewer than d more, its root by half of all and one more.
+    // No square of a difference of two f32 underflows.
+    let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;
+    Ok(squares.mapv_into(|square| square.sqrt() * up))
+}
+
 fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
     if codes.nrows() == x.n() {
         return Ok(());

@@ -4,9 +4,11 @@
 //! |---|---|---|
 //! | cosine | 1 / ‖x̄‖, multiplies | evenly spaced in the logarithm |
 //! | Euclidean | −½‖x̄‖², is added | evenly spaced |
+//! | with residuals | ‖x − x̄‖, is added for a bound | evenly spaced |
 //! | with a scale | ‖x‖² / ⟨x, x̄⟩, multiplies | evenly spaced in the logarithm, from ¼ to 4 |
 //!
-//! The first two follow from the codes, so that the levels can be laid anew when a number falls outside them.
+//! The first two follow from the codes, and residuals are kept in f32, so that the levels can be laid anew when a number
+//! falls outside them.
 
 use crate::scan::Levels;
 
@@ -20,11 +22,11 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Levels for `values`, with room for some more beyond them; evenly spaced.
-    pub(super) fn even(values: &[f32]) -> Self {
+    /// Levels for `values`, with room for some more beyond them up to `limit`; evenly spaced.
+    pub(super) fn even(values: &[f32], limit: f32) -> Self {
         let (least, most) = range(values);
         let margin = (most - least) / 8.0;
-        let (least, most) = (least - margin, (most + margin).min(0.0));
+        let (least, most) = (least - margin, (most + margin).min(limit.into()));
         Self { levels: Box::new(std::array::from_fn(|i| (least + i as f64 / 255.0 * (most - least)) as f32)) }
     }
 
@@ -93,7 +95,7 @@ mod tests {
                 prop_assert!(ratio < 2.0 * step / (1.0 + step) && ratio > 2.0 / (1.0 + step), "{ratio} {step}");
             }
             let negative: Vec<f32> = values.iter().map(|value| -value).collect();
-            let column = Column::even(&negative);
+            let column = Column::even(&negative, 0.0);
             prop_assert!(column.holds(&negative) && column.levels.is_sorted());
             for (value, level) in negative.iter().zip(column.above(&negative)) {
                 prop_assert!(column.levels[usize::from(level)] >= *value);

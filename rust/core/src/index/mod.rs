@@ -1,18 +1,19 @@
 //! Codes and ids, ready to be searched.
 
+mod certify;
 mod column;
 mod ids;
+mod search;
 mod store;
 
 use crate::codebooks::MAX_CODEWORDS;
+use crate::encode::error_bounds;
 use crate::error::{Error, Result, invalid};
-use crate::isa::Isa;
-use crate::metric::{Metric, normalise, squared_norm};
+use crate::metric::{Metric, squared_norm};
 use crate::model::Model;
 use crate::monitor::Monitor;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
-use crate::rerank::rerank;
-use crate::scan::{self, Adjust, Hits, Levels, Options};
+use crate::scan::Levels;
 use crate::tables::TableBuilder;
 use crate::vectors::Vectors;
 use column::Column;
@@ -20,9 +21,6 @@ use ids::Ids;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
 pub(crate) use store::Store;
-
-/// Queries whose tables are held at once: 8 MB for M = 8.
-const BATCH: usize = 1024;
 
 /// What an index measures, and what it keeps for that beside the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +33,14 @@ pub struct Settings {
     /// Whether ‖x̄‖² is kept in f32 (four bytes a vector) besides its level (one byte): Euclidean scores are then exact
     /// for x̄. Without it they are those of a level up to 1/255 of the norms' spread away.
     pub exact_norms: bool,
+    /// Whether ‖x − x̄‖ is kept in f32 (four bytes a vector) besides its level (one byte), so that
+    /// [`Index::search_certified`] can prove its results. For inner products without a scale only.
+    pub residuals: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true }
+        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true, residuals: false }
     }
 }
 
@@ -64,7 +65,7 @@ pub struct Index {
     /// M columns of codes, and one of levels where the settings ask for it.
     packed: Store,
     column: Option<Column>,
-    /// −½‖x̄‖² of each vector, where the settings ask for it.
+    /// −½‖x̄‖² or ‖x − x̄‖ of each vector, where the settings ask for one of them.
     biases: Vec<f32>,
     ids: Ids,
 }
@@ -95,7 +96,10 @@ impl Index {
         if settings.scale && settings.metric != Metric::InnerProduct {
             return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", settings.metric.name()));
         }
-        let has_column = settings.scale || settings.metric != Metric::InnerProduct;
+        if settings.residuals && (settings.metric != Metric::InnerProduct || settings.scale) {
+            return Err(invalid!("residuals go with metric \"ip\" and without a scale"));
+        }
+        let has_column = settings.scale || settings.residuals || settings.metric != Metric::InnerProduct;
         let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?);
         let tables = TableBuilder::new(&model.codebooks);
         Ok(Self { tables, packed, column: None, biases: Vec::new(), ids: Ids::Positions(0), settings, model })
@@ -192,41 +196,52 @@ impl Index {
     /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
     pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
         let codes = self.model.encoder()?.encode(x, monitor)?;
-        let scales = self.settings.scale.then(|| self.model.scales(x, codes.view())).transpose()?;
-        self.add_codes(codes.view(), ids, scales.as_deref())
+        let side = match self.settings {
+            Settings { scale: true, .. } => Some(self.model.scales(x, codes.view())?),
+            Settings { residuals: true, .. } => Some(self.model.residuals(x, codes.view())?),
+            _ => None,
+        };
+        self.add_codes(codes.view(), ids, side.as_deref())
     }
 
     /// Adds codes (n, M). Without `ids` they get the numbers that follow the largest id so far: positions, if no ids
-    /// were ever given. `scales` (n) are those of the settings, 1 by default.
+    /// were ever given. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
+    /// [`residuals`](Model::residuals).
     ///
     /// # Errors
-    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; scales that are not n finite
-    /// numbers, or that the settings do not ask for. Nothing is added then.
+    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
+    /// numbers, that the settings do not ask for, or without the residuals that they do. Nothing is added then.
     pub fn add_codes(
         &mut self,
         codes: ArrayView2<'_, u8>,
         ids: Option<&[i64]>,
-        scales: Option<&[f32]>,
+        side: Option<&[f32]>,
     ) -> Result<()> {
         self.model.codebooks.check_codes(codes)?;
         let n = codes.nrows();
-        if let Some(scales) = scales {
-            if !self.settings.scale {
+        let Settings { scale, residuals, .. } = self.settings;
+        if let Some(side) = side {
+            if !(scale || residuals) {
                 return Err(invalid!("scales are given, but the index keeps none"));
             }
-            if scales.len() != n || scales.iter().any(|scale| !scale.is_finite()) {
-                return Err(invalid!("scales have {} entries: want {n} finite numbers", scales.len()));
+            if side.len() != n || side.iter().any(|value| !value.is_finite()) {
+                let name = if scale { "scales" } else { "residuals" };
+                return Err(invalid!("{name} have {} entries: want {n} finite numbers", side.len()));
             }
+        } else if residuals {
+            return Err(invalid!(
+                "the index keeps residuals, which codes alone do not tell: add the vectors"
+            ));
         }
         let ids = self.ids.next(n, ids)?;
         if n == 0 {
             return Ok(());
         }
         if self.has_column() {
-            let values = match (self.settings.scale, scales) {
-                (true, Some(scales)) => scales.to_vec(),
-                (true, None) => vec![1.0; n],
-                (false, _) => self.values(codes),
+            let values = match side {
+                Some(side) => side.to_vec(),
+                None if scale => vec![1.0; n],
+                None => self.values(codes),
             };
             let bytes = self.levelled(&values)?;
             let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
@@ -251,7 +266,8 @@ impl Index {
         if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
             return Err(invalid!("the indexes have different models or settings"));
         }
-        let scales = match &other.column {
+        let side = match &other.column {
+            _ if self.settings.residuals => Some(other.biases.clone()),
             Some(column) if self.settings.scale => {
                 let last = other.packed.n_columns() - 1;
                 Some(
@@ -266,7 +282,7 @@ impl Index {
             }
             _ => None,
         };
-        self.add_codes(other.codes().view(), other.ids(), scales.as_deref())
+        self.add_codes(other.codes().view(), other.ids(), side.as_deref())
     }
 
     /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
@@ -290,83 +306,6 @@ impl Index {
         Ok(removed)
     }
 
-    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which positions may be found, 64 a word: see [`Options::allowed`] and [`allow_ids`](Self::allow_ids).
-    ///
-    /// # Errors
-    /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
-    pub fn search(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        allowed: Option<&[u64]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        let mut hits = self.search_positions(queries, k, allowed, monitor)?;
-        self.name(&mut hits);
-        Ok(hits)
-    }
-
-    /// Like [`search`](Self::search), but of the `n_candidates` best by code those `k` that are best by exact scores with
-    /// `vectors`, whose rows are in the order of adding.
-    ///
-    /// # Errors
-    /// Those of [`search`](Self::search); or other than [`len`](Self::len) vectors, or of another d.
-    pub fn search_rerank(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        (vectors, n_candidates): (&dyn Vectors, usize),
-        allowed: Option<&[u64]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        if vectors.n() != self.len() {
-            return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
-        }
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
-        let mut hits =
-            rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
-        self.name(&mut hits);
-        Ok(hits)
-    }
-
-    /// The bits of [`search`](Self::search)'s `allowed` for the vectors with these ids. Ids that are not in the index
-    /// allow nothing.
-    #[must_use]
-    pub fn allow_ids(&self, ids: &[i64]) -> Vec<u64> {
-        let mut words = vec![0; self.len().div_ceil(BLOCK)];
-        for position in self.ids.find(ids).into_iter().flatten() {
-            words[position / BLOCK] |= 1 << (position % BLOCK);
-        }
-        words
-    }
-
-    /// The bits for the positions where `mask` is true.
-    ///
-    /// # Errors
-    /// The mask has another length than the index.
-    pub fn allow_mask(&self, mask: &[bool]) -> Result<Vec<u64>> {
-        if mask.len() != self.len() {
-            return Err(invalid!(
-                "filter has {} entries, the index holds {} vectors",
-                mask.len(),
-                self.len()
-            ));
-        }
-        let word = |mask: &[bool]| mask.iter().rev().fold(0, |word, &allowed| word << 1 | u64::from(allowed));
-        Ok(mask.chunks(BLOCK).map(word).collect())
-    }
-
-    /// The bits for the ids that `allows` accepts.
-    #[must_use]
-    pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync) -> Vec<u64> {
-        let word = |block: usize| {
-            let positions = block * BLOCK..((block + 1) * BLOCK).min(self.len());
-            positions.rev().fold(0, |word, position| word << 1 | u64::from(allows(self.ids.at(position))))
-        };
-        (0..self.len().div_ceil(BLOCK)).into_par_iter().map(word).collect()
-    }
-
     /// The approximations of the vectors with these ids, (n, d).
     ///
     /// # Errors
@@ -383,73 +322,16 @@ impl Index {
         self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), &())
     }
 
-    fn search_positions(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        allowed: Option<&[u64]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        let isa = Isa::current()?;
-        let (metric, levels) = (self.settings.metric, self.levels());
-        let mut unit;
-        let queries = if metric == Metric::Cosine {
-            unit = queries.as_standard_layout().into_owned();
-            unit.outer_iter_mut()
-                .for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
-            unit.view()
-        } else {
-            queries
-        };
-        // An empty index has no levels yet, and needs none.
-        let none: Levels = [1.0; 256];
-        let levels = if self.has_column() { levels.or(Some(&none)) } else { None };
-        let euclidean = metric == Metric::Euclidean;
-        let adjust = Adjust {
-            scale: levels.filter(|_| !euclidean),
-            bias: levels.filter(|_| euclidean),
-            exact_bias: self.keeps_biases().then_some(&self.biases),
-        };
-        let options = Options { allowed, adjust };
-        let mut hits = Hits::none(queries.nrows(), k)?;
-        let total = (queries.nrows() * self.len()) as u64;
-        for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
-            let first = i * BATCH;
-            let before = (first * self.len()) as u64;
-            let within = |done, _| monitor.report(before + done, total).is_ok();
-            let tables = self.tables.tables(queries, isa)?;
-            let part = scan::search(self.packed.view(), &tables, k, options, isa, &within)?;
-            let rows = s![first..first + queries.nrows(), ..];
-            hits.scores.slice_mut(rows).assign(&part.scores);
-            hits.positions.slice_mut(rows).assign(&part.positions);
-        }
-        if euclidean {
-            // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
-            for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
-                let square = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>();
-                scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);
-            }
-        }
-        Ok(hits)
-    }
-
-    /// Puts ids in the place of positions; −1 stays.
-    fn name(&self, hits: &mut Hits) {
-        if self.ids.given().is_some() {
-            hits.positions.iter_mut().filter(|p| **p >= 0).for_each(|p| *p = self.ids.at(*p as usize));
-        }
-    }
-
     fn n_codes(&self) -> usize {
         self.model.codebooks.n_codebooks()
     }
 
     fn has_column(&self) -> bool {
-        self.settings.scale || self.settings.metric != Metric::InnerProduct
+        self.settings.scale || self.settings.residuals || self.settings.metric != Metric::InnerProduct
     }
 
     fn keeps_biases(&self) -> bool {
-        self.settings.metric == Metric::Euclidean && self.settings.exact_norms
+        self.settings.residuals || self.settings.metric == Metric::Euclidean && self.settings.exact_norms
     }
 
     /// The numbers that the metric needs of each code.
@@ -470,8 +352,9 @@ impl Index {
     /// The levels' bytes for new values, the levels of all vectors laid anew if these fall outside.
     fn levelled(&mut self, new: &[f32]) -> Result<Vec<u8>> {
         let euclidean = self.settings.metric == Metric::Euclidean;
+        let is_added = euclidean || self.settings.residuals;
         let bytes = |column: &Column, values: &[f32]| {
-            if euclidean { column.above(values) } else { column.nearest(values) }
+            if is_added { column.above(values) } else { column.nearest(values) }
         };
         if self.settings.scale {
             return Ok(self.column.get_or_insert_with(Column::scales).nearest(new));
@@ -482,7 +365,11 @@ impl Index {
         let codes = self.codes();
         let old = if self.keeps_biases() { self.biases.clone() } else { self.values(codes.view()) };
         let all = [&old, new].concat();
-        let column = if euclidean { Column::even(&all) } else { Column::geometric(&all) };
+        let column = if is_added {
+            Column::even(&all, if euclidean { 0.0 } else { f32::MAX })
+        } else {
+            Column::geometric(&all)
+        };
         let old = bytes(&column, &old);
         let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
         let all = concatenate(Axis(1), &[codes.view(), old]).expect("equal rows");
@@ -515,6 +402,20 @@ impl Model {
             Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
         };
         (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
+    }
+
+    /// ‖x − x̄‖ of each row of `x`, rounded up.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, a row that is not finite, or a residual beyond the range of f32.
+    pub fn residuals(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
+        let bounds = error_bounds(&self.codebooks, x, codes, &())?;
+        let up = |(row, &bound): (usize, &f64)| {
+            let nearest = bound as f32;
+            let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
+            if up.is_finite() { Ok(up) } else { Err(invalid!("X[{row}] is too far from its approximation")) }
+        };
+        bounds.iter().enumerate().map(up).collect()
     }
 }
 

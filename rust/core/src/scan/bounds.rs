@@ -24,8 +24,8 @@
 //!   added to `best`, and `TINY` for products that underflow;
 //! - a lack in steps is an f32 subtraction, product (with a rounded 1 / step) and subtraction of ½; it is at most
 //!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 66 · 2⁻¹⁴ steps;
-//! - everything else is f64. A vector that may pass has a need of at most |need| + lack, and |need| ≤ 2²⁴ · lack, for lack
-//!   holds what was added to `best`: the errors, some 2⁻⁵² of these, are far below `SLACK`, more than 2⁻¹⁶ · lack.
+//! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: `best`
+//!   is raised by 2⁻⁴⁸ of them.
 
 use super::adjust::Adjust;
 use crate::tables::Table;
@@ -134,7 +134,7 @@ impl<'a> Bounds<'a> {
         let need_at = |scale: f64| (floor - self.most_bias) / scale;
         let (at_least, at_most) = (need_at(least_scale), need_at(most_scale));
         let need = at_least.min(at_most);
-        let lack = (self.best - need).max(0.0);
+        let lack = (self.best - need + at_least.abs().max(at_most.abs()) * 2f64.powi(-48)).max(0.0);
         self.step = (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP);
         self.made_for = Some((floor, lack));
 
@@ -266,21 +266,6 @@ mod tests {
                 .sum::<u32>()
                 < limit
         })
-    }
-
-    /// With one table that spreads to both sides of 0 a lack is twice the magnitude: the steps' rounding shows most.
-    #[test]
-    fn rounded_steps_discard_nothing() {
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        for _ in 0..500 {
-            let mut table: Table = std::array::from_fn(|_| next());
-            table[7] = 1.0;
-            assert!(each_passes_at_its_own_score(&table, None), "{table:?}");
-        }
     }
 
     /// Products that underflow are all 0, however far the sums below 0.

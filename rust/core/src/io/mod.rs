@@ -5,31 +5,28 @@
 //! | `codebooks` | F32 | (M, K, d) | models and indexes |
 //! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::packed) | indexes |
 //! | `levels` | F32 | (256), what the last column's bytes stand for | indexes that have one beyond the codes |
-//! | `biases` | F32 | (n), −½‖x̄‖² | Euclidean indexes with exact norms |
+//! | `biases` | F32 | (n), −½‖x̄‖², or ‖x − x̄‖ | Euclidean indexes with exact norms, or with residuals |
 //! | `ids` | I64 | (n) | indexes with ids of their own |
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
-//! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale` and `exact_norms`. A file is written under a temporary name and
+//! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale`, `exact_norms` and `residuals`
+//! (if it is missing, false). A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
-#![allow(unsafe_code)] // to map files into memory
+
+mod container;
 
 use crate::codebooks::Codebooks;
 use crate::error::{Error, Result};
 use crate::index::{Index, Parts, Settings, Store};
 use crate::model::Model;
 use crate::packed::{BLOCK, PackedCodes, PackedView};
+pub use container::VERSION;
+use container::{Reader, Tensor, map};
 use ndarray::Array3;
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
+use safetensors::tensor::Dtype;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The version that this code writes; it reads this one and older ones.
-pub const VERSION: u64 = 1;
 
 impl Model {
     /// Writes the model to `path`, replacing what is there.
@@ -81,6 +78,7 @@ impl Index {
             "metric": settings.metric.name(),
             "scale": settings.scale,
             "exact_norms": settings.exact_norms,
+            "residuals": settings.residuals,
         });
         let Value::Object(entries) = entries else { unreachable!("an object, as written above") };
         write(path.as_ref(), "index", self.model(), entries, tensors)
@@ -147,9 +145,6 @@ impl Index {
     }
 }
 
-/// Name, type, shape and bytes of a tensor to be written.
-type Tensor<'a> = (&'static str, Dtype, Vec<usize>, &'a [u8]);
-
 fn write(
     path: &Path,
     kind: &str,
@@ -160,195 +155,15 @@ fn write(
     let (m, k, d) = model.codebooks.view().dim();
     let codebooks: Vec<u8> =
         model.codebooks.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
-    let mut all = tensors;
-    all.push(("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..]));
-    let sums = all.iter().map(|(name, _, _, bytes)| ((*name).to_owned(), crc32fast::hash(bytes).into()));
-    entries.insert("crc32".to_owned(), Value::Object(sums.collect()));
+    let mut tensors = tensors; // of a lifetime that ends with the codebooks' bytes
+    tensors.push(("codebooks", Dtype::F32, vec![m, k, d], &codebooks[..]));
     entries.insert("kind".to_owned(), json!(kind));
-    entries.insert("version".to_owned(), json!(VERSION));
     entries.insert("selection".to_owned(), json!(model.selection.name()));
     entries.insert("parameters".to_owned(), Value::Object(model.parameters.clone()));
-    let checksum = checksum(&entries, all.iter().map(|(name, dtype, shape, _)| (*name, *dtype, &shape[..])));
-    entries.insert("checksum".to_owned(), json!(checksum));
-    let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
-    let header = header(metadata, &all).map_err(|reason| Error::Format { path: path.to_owned(), reason })?;
-    let parts = std::iter::once(&header[..]).chain(all.iter().map(|(_, _, _, bytes)| *bytes));
-    replace(path, parts).map_err(|source| Error::Io { path: path.to_owned(), source })
+    container::write(path, entries, &tensors)
 }
 
-/// Of all that the header says: the entries but for the checksum itself, and the tensors in the order of their names.
-fn checksum<'a>(
-    entries: &Map<String, Value>,
-    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>,
-) -> u32 {
-    let entries: Vec<_> = entries.iter().filter(|(name, _)| *name != "checksum").collect();
-    let mut tensors: Vec<_> =
-        tensors.map(|(name, dtype, shape)| format!("{name} {dtype:?} {shape:?}")).collect();
-    tensors.sort_unstable();
-    crc32fast::hash(json!([entries, tensors]).to_string().as_bytes())
-}
-
-/// Makes `parts` the content of the file: all of them or, after an error, none.
-fn replace<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> std::io::Result<()> {
-    // A link stays one, what is no file is not replaced by one, and who may read it stays as it was.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let old = fs::metadata(path).ok();
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
-        return Err(std::io::Error::other("exists and is not a file"));
-    }
-    let temporary = Temporary::beside(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
-    if let Some(old) = old {
-        file.set_permissions(old.permissions())?;
-    }
-    for part in parts {
-        file.write_all(part)?;
-    }
-    // On disk before it gets its name: after a crash the name never leads to half a file.
-    file.sync_all()?;
-    fs::rename(&temporary.0, path)
-}
-
-/// The length and text that a safetensors file begins with. (The library's own writer would make files that only their
-/// owner can read.)
-fn header(metadata: HashMap<String, String>, tensors: &[Tensor<'_>]) -> std::result::Result<Vec<u8>, String> {
-    let mut end = 0;
-    let infos = tensors.iter().map(|(name, dtype, shape, bytes)| {
-        let start = end;
-        end += bytes.len();
-        ((*name).to_owned(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (start, end) })
-    });
-    let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(|error| error.to_string())?;
-    let mut text = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-    // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
-    text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
-    Ok([&(text.len() as u64).to_le_bytes(), &text[..]].concat())
-}
-
-/// A file name that is removed again unless the file was renamed.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn beside(path: &Path) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(path.with_file_name(format!(".compcodes-{}-{count}.part", std::process::id())))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // After the rename there is nothing under this name, and nothing to do about other failures.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn map(path: &Path) -> Result<memmap2::Mmap> {
-    let failed = |source| Error::Io { path: path.to_owned(), source };
-    // Asked before it is opened: to open a pipe waits for somebody to write.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Error::Format { path: path.to_owned(), reason: "is not a file".to_owned() });
-    }
-    let file = File::open(path).map_err(failed)?;
-    // SAFETY: the bytes are only read, and files of ours are replaced by renaming, never written in place.
-    unsafe { memmap2::Mmap::map(&file) }.map_err(failed)
-}
-
-/// A mapped file and its checked metadata.
-struct Reader<'a> {
-    path: &'a Path,
-    tensors: SafeTensors<'a>,
-    entries: Map<String, Value>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let error = |reason: String| Error::Format { path: path.to_owned(), reason };
-        let damaged = |e: &dyn std::fmt::Display| error(format!("not a compcodes file, or damaged ({e})"));
-        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
-        let tensors = SafeTensors::deserialize(bytes).map_err(|e| damaged(&e))?;
-        let entry = metadata.metadata().as_ref().and_then(|entries| entries.get("compcodes"));
-        let entry = entry.ok_or_else(|| error("a safetensors file, but not of compcodes".to_owned()))?;
-        let entries: Map<String, Value> = serde_json::from_str(entry).map_err(|e| damaged(&e))?;
-        let reader = Self { path, tensors, entries };
-        match reader.entry("version")?.as_u64() {
-            Some(1..=VERSION) => {
-                let tensors = reader
-                    .tensors
-                    .iter()
-                    .map(|(name, tensor)| (name, tensor.dtype(), tensor.shape().to_vec()));
-                let tensors: Vec<_> = tensors.collect();
-                let sum = checksum(
-                    &reader.entries,
-                    tensors.iter().map(|(name, dtype, shape)| (*name, *dtype, &shape[..])),
-                );
-                if reader.entry("checksum")?.as_u64() != Some(sum.into()) {
-                    return Err(reader.error("damaged: the checksum of the header does not match"));
-                }
-                Ok(reader)
-            }
-            Some(later) if later > VERSION => {
-                Err(reader.error(&format!("format version {later}; this release reads up to {VERSION}")))
-            }
-            _ => Err(reader.error("version is not a number")),
-        }
-    }
-
-    fn error(&self, reason: &str) -> Error {
-        Error::Format { path: self.path.to_owned(), reason: reason.to_owned() }
-    }
-
-    fn entry(&self, name: &str) -> Result<&Value> {
-        self.entries.get(name).ok_or_else(|| self.error(&format!("the metadata lack {name}")))
-    }
-
-    fn kind(&self) -> Result<&str> {
-        self.entry("kind")?.as_str().ok_or_else(|| self.error("kind is not a string"))
-    }
-
-    /// Shape and bytes of a tensor whose type and checksum are right.
-    fn tensor(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
-        let (shape, bytes) = self.unverified(name, dtype)?;
-        let sum = self.entry("crc32")?.get(name).and_then(Value::as_u64);
-        if sum != Some(crc32fast::hash(bytes).into()) {
-            return Err(self.error(&format!("damaged: the checksum of {name} does not match")));
-        }
-        Ok((shape, bytes))
-    }
-
-    /// Shape and bytes of a tensor whose type is right.
-    fn unverified(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
-        let tensor = self.tensors.tensor(name).map_err(|_| self.error(&format!("lacks {name}")))?;
-        if tensor.dtype() != dtype {
-            return Err(self.error(&format!("{name} is of type {:?}, not {dtype:?}", tensor.dtype())));
-        }
-        Ok((tensor.shape().to_vec(), tensor.data()))
-    }
-
-    /// The bytes of a tensor of `n` entries, if there is one of that name.
-    fn optional(&self, name: &str, dtype: Dtype, n: usize) -> Result<Option<&'a [u8]>> {
-        if self.tensors.tensor(name).is_err() {
-            return Ok(None);
-        }
-        match self.tensor(name, dtype)? {
-            (shape, bytes) if shape == [n] => Ok(Some(bytes)),
-            (shape, _) => Err(self.error(&format!("{name} has shape {shape:?}, not [{n}]"))),
-        }
-    }
-
-    /// The finite numbers of a tensor of `n` entries, if there is one of that name.
-    fn floats(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>> {
-        let Some(bytes) = self.optional(name, Dtype::F32, n)? else { return Ok(None) };
-        let values: Vec<f32> = bytes
-            .chunks_exact(4)
-            .map(|value| f32::from_le_bytes(value.try_into().expect("4 bytes")))
-            .collect();
-        if values.iter().all(|value| value.is_finite()) {
-            return Ok(Some(values));
-        }
-        Err(self.error(&format!("{name} holds NaN or an infinity")))
-    }
-
+impl Reader<'_> {
     fn settings(&self) -> Result<Settings> {
         let truth = |name: &str| {
             self.entry(name)?
@@ -357,7 +172,12 @@ impl<'a> Reader<'a> {
         };
         let metric = self.entry("metric")?.as_str().unwrap_or_default();
         let metric = metric.parse().map_err(|e: Error| self.error(&e.to_string()))?;
-        Ok(Settings { metric, scale: truth("scale")?, exact_norms: truth("exact_norms")? })
+        Ok(Settings {
+            metric,
+            scale: truth("scale")?,
+            exact_norms: truth("exact_norms")?,
+            residuals: if self.has("residuals") { truth("residuals")? } else { false },
+        })
     }
 
     fn model(&self) -> Result<Model> {
@@ -384,14 +204,18 @@ mod tests {
     use crate::codebooks::Selection;
     use crate::metric::Metric;
     use ndarray::Array2;
+    use std::fs;
 
     fn index(settings: Settings) -> Index {
         let codebooks =
             Codebooks::new(Array3::from_shape_fn((3, 5, 2), |(m, k, j)| (m * k + j) as f32)).unwrap();
         let mut index = Index::with(Model::new(codebooks, Selection::Group), settings).unwrap();
         let codes = Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8);
-        index.add_codes(codes.view(), None, None).unwrap();
-        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), None).unwrap();
+        let residuals: Option<Vec<f32>> =
+            settings.residuals.then(|| (0..100).map(|n| n as f32 / 7.0).collect());
+        index.add_codes(codes.view(), None, residuals.as_deref()).unwrap();
+        let one = settings.residuals.then_some(&[99.0f32][..]);
+        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one).unwrap();
         index
     }
 
@@ -399,6 +223,7 @@ mod tests {
         let of = |metric| Settings { metric, ..Settings::default() };
         let mut all: Vec<_> = Metric::ALL.map(of).to_vec();
         all.push(Settings { scale: true, ..Settings::default() });
+        all.push(Settings { residuals: true, ..Settings::default() });
         all
     }
 
@@ -415,6 +240,7 @@ mod tests {
             assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()));
             let hits = |index: &Index| index.search(query.view(), 101, None, &()).unwrap();
             assert_eq!(hits(&loaded), hits(&index));
+            assert_eq!(loaded.biases(), index.biases());
             let mut mapped = Index::map(&path).unwrap();
             assert_eq!(hits(&mapped), hits(&index));
             assert_eq!(mapped.remove(&[3]).unwrap(), 1);

@@ -1,0 +1,101 @@
+//! Results that are proven exact: |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖, so ⟨q, x⟩ / ‖q‖ is at most ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
+//!
+//! The right side is a scan like any other: of the query at length 1, with the residual norm as bias. Its c + 1 best are
+//! found; c of them are scored exactly, beside the c best by approximation, and what is in neither has at most the
+//! bound of the last. If the k-th exact score is above that, nothing else can be among the k best.
+//!
+//! **Rounding.** With u = 2⁻²⁴, S the sum over the codebooks of the largest ‖codeword‖, and r the largest residual norm,
+//! every number on the way is at most S + r: a table entry is off by (d + 1) u of its codeword's norm, the sums of the
+//! scan and of x̄ by M u of S each, the query's length and the last addition by u. `slack` is twice all of it, which
+//! covers the f64 errors of ‖q‖ and of exact scores too; and 2⁻¹⁴⁹ for each product that may underflow. An exact score is
+//! rounded to f32, and so is the bound that it is compared with.
+
+use super::Index;
+use crate::error::{Result, invalid};
+use crate::metric::{normalise, squared_norm};
+use crate::monitor::Monitor;
+use crate::rerank::rerank;
+use crate::scan::{Adjust, Hits, Options};
+use crate::vectors::Vectors;
+use ndarray::{ArrayView2, Axis, concatenate, s};
+
+impl Index {
+    /// Like [`search_rerank`](Index::search_rerank), but scores more candidates, and tells of each query whether its hits
+    /// are proven to be those of an exact search of all vectors that are allowed. `vectors` must be those that were added.
+    ///
+    /// # Errors
+    /// Those of [`search_rerank`](Index::search_rerank), or the index keeps no residuals.
+    pub fn search_certified(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        (vectors, n_candidates): (&dyn Vectors, usize),
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Hits, Vec<bool>)> {
+        if !self.settings.residuals {
+            return Err(invalid!("the index keeps no residuals, without which nothing can be certified"));
+        }
+        self.check_rerank(vectors)?;
+        let n_candidates = n_candidates.min(self.len());
+        let by_score = self.search_positions(queries, n_candidates, allowed, monitor)?;
+        let by_bound = self.search_bounds(queries, n_candidates + 1, allowed, monitor)?;
+        let mut others = by_bound.positions.slice(s![.., ..n_candidates]).to_owned();
+        for (mut others, known) in others.outer_iter_mut().zip(by_score.positions.outer_iter()) {
+            let mut known = known.to_vec();
+            known.sort_unstable();
+            others.iter_mut().filter(|p| known.binary_search(p).is_ok()).for_each(|p| *p = -1);
+        }
+        let candidates =
+            concatenate(Axis(1), &[by_score.positions.view(), others.view()]).expect("equal rows");
+        let mut hits = rerank(queries, vectors, candidates.view(), k, self.settings.metric, monitor)?;
+
+        let slack = self.slack();
+        let certified = queries.outer_iter().enumerate().map(|(query, q)| {
+            if by_bound.positions[[query, n_candidates]] < 0 {
+                return true; // all were scored
+            }
+            let norm = squared_norm(&q.to_vec()).sqrt();
+            let bound = norm * (f64::from(by_bound.scores[[query, n_candidates]]) + slack);
+            // False for NaN.
+            k > 0 && hits.scores[[query, k - 1]] > bound as f32
+        });
+        let certified = certified.collect();
+        self.name(&mut hits);
+        Ok((hits, certified))
+    }
+
+    /// The `k` largest of ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
+    fn search_bounds(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut unit = queries.as_standard_layout().into_owned();
+        unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
+        let none = [0.0; 256];
+        let bias = Some(self.levels().unwrap_or(&none));
+        let adjust = Adjust { scale: None, bias, exact_bias: Some(&self.biases) };
+        self.scan(unit.view(), k, Options { allowed, adjust }, monitor)
+    }
+
+    /// What rounding may add to a bound; infinite where f32 sums might overflow.
+    fn slack(&self) -> f64 {
+        let codebooks = &self.model.codebooks;
+        let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
+        let largest = |m| {
+            let norms = (0..n_codewords).map(|k| squared_norm(codebooks.codeword(m, k)).sqrt());
+            norms.fold(0.0, f64::max)
+        };
+        let residual = self.biases.iter().copied().fold(0.0, f32::max);
+        let magnitude = (0..n_codebooks).map(largest).sum::<f64>() + f64::from(residual);
+        if magnitude > f64::from(f32::MAX) / 4.0 {
+            return f64::INFINITY;
+        }
+        let roundings = (dim + 2 * n_codebooks + 8) as f64;
+        let products = (dim * (n_codebooks + 1)) as f64;
+        roundings * f64::from(f32::EPSILON) * magnitude + products * 2f64.powi(-149)
+    }
+}
