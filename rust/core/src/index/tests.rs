@@ -51,7 +51,7 @@ fn scores_are_those_of_the_decoded_vectors() {
     let queries = array![[1.0f32, -0.5, 2.0, 0.25], [0.0, 0.0, 0.0, 0.0], [-3.0, 1.0, 0.5, 2.0]];
     for metric in Metric::ALL {
         for exact_norms in [true, false] {
-            let settings = Settings { metric, scale: false, exact_norms };
+            let settings = Settings { metric, scale: false, exact_norms, residuals: false };
             let mut index = Index::with(model(), settings).unwrap();
             // In pieces, the later with norms beyond the first ones.
             for piece in codes(300).axis_chunks_iter(Axis(0), 7) {
