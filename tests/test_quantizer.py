@@ -359,3 +359,16 @@ def test_parameters_set_after_fit_are_for_the_next_fit(X, tmp_path):
     np.testing.assert_array_equal(q.encode(X), codes)
     q.save(tmp_path / "model.cc")
     np.testing.assert_array_equal(cc.CompositionalCodes.load(tmp_path / "model.cc").encode(X), codes)
+
+
+@pytest.mark.parametrize(
+    ("params", "given", "message"),
+    [
+        ({"shrinkage": 1e300}, {}, "shrinkage is 1e"),
+        ({}, {"sample_weight": np.full(300, 1e300)}, r"sample_weight\[0\] is 1e"),
+        ({}, {"queries": np.full((3, 6), np.nan)}, "queries row 0"),
+    ],
+)
+def test_values_beyond_what_sums_hold_are_refused_by_name(params, given, message):
+    with pytest.raises(ValueError, match=message):
+        cc.CompositionalCodes(2, 8, **params).fit(vectors(300, 6), **given)

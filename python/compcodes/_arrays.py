@@ -83,13 +83,14 @@ def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Weights (n,) as float64: finite, not negative, not all zero."""
+    """Weights (n,) as float64: 0 to 1e30, so that their sums and products stay finite; not all zero."""
     weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}: want ({n},), one for each row of X")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        row = int(np.argmin(np.isfinite(weights) & (weights >= 0)))
-        raise ValueError(f"sample_weight[{row}] is {weights[row]}: want a finite number of at least 0")
+    fitting = (weights >= 0) & (weights <= 1e30)
+    if not fitting.all():
+        row = int(np.argmin(fitting))
+        raise ValueError(f"sample_weight[{row}] is {weights[row]}: want a finite number of at least 0, at most 1e30")
     if not weights.any():
         raise ValueError("sample_weight is zero everywhere")
     return weights

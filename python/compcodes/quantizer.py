@@ -177,6 +177,10 @@ class CompositionalCodes(Quantizer):
         self._check()
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
+            finite = np.isfinite(queries).all(axis=1)
+            if not finite.all():
+                row = int(np.argmin(finite))
+                raise ValueError(f"queries row {row} holds NaN, an infinity or a value beyond float32")
         X, weights, seed = self._sampled(X, weights)
         self._adopt(*self._train(X, queries, weights, seed, progress)[1:])
         return self
@@ -414,6 +418,8 @@ class CompositionalCodes(Quantizer):
                 raise TypeError(f"{name} is {value!r}: want a number")
             if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
                 raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
+        if self.shrinkage > 1e9:
+            raise ValueError(f"shrinkage is {self.shrinkage}: want at most 1e9")
         if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
             raise ValueError(
                 f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
