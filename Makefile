@@ -70,6 +70,9 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/search.py
 	$(BIN)/python benches/accuracy.py
 	$(BIN)/python benches/exact.py
+	$(BIN)/python benches/eta.py
+	$(BIN)/python benches/effort.py
+	$(BIN)/python benches/curves.py
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/certified.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
@@ -79,6 +82,9 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/search.py --tiny
 	$(BIN)/python benches/accuracy.py --tiny
 	$(BIN)/python benches/exact.py --tiny
+	$(BIN)/python benches/eta.py --tiny
+	$(BIN)/python benches/effort.py --tiny
+	$(BIN)/python benches/curves.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000

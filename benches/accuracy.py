@@ -88,7 +88,7 @@ def main():
     if args.tiny:
         methods.remove("faiss OPQ")  # its rotation trains 8-bit codes whatever is asked, and warns 1,000 times
         names = ["glove"]
-    report = Report("accuracy", args.save)
+    report = Report("accuracy", args.save, "named below")
     with threadpool_limits(1):
         for name in names:
             try:

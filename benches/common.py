@@ -79,10 +79,10 @@ def peak_memory():
 class Report:
     """Prints lines as they come, and keeps them."""
 
-    def __init__(self, name, save):
+    def __init__(self, name, save, data=None):
         self.lines = []
         self.path = Path(__file__).parent / "results" / f"{datetime.date.today()}-{name}.md" if save else None
-        self(f"# {name}, {datetime.date.today()}\n\n{machine()}\n\nData: {source()}\n")
+        self(f"# {name}, {datetime.date.today()}\n\n{machine()}\n\nData: {data or source()}\n")
 
     def __call__(self, line=""):
         print(line, flush=True)

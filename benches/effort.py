@@ -1,0 +1,69 @@
+"""What the time spent on a code buys: loss, recall and time of the encoders on the same codebooks.
+
+    python benches/effort.py [--sets glove,sift] [--tiny] [--save]
+
+The model is trained with its defaults; then only the encoder changes. Process CPU time of one thread.
+"""
+
+import time
+
+from threadpoolctl import threadpool_limits
+
+import compcodes as cc
+from accuracy import CUTS, effort
+from common import Report, choice, parser
+from compcodes import _core
+from sets import SETS, Missing, few
+
+ROUNDS = (0, 4, 8, 16, 32, 64, 128)
+WIDTHS = (1, 4, 16, 64)
+BYTES = 8
+
+
+def encoders():
+    yield cc.Greedy()
+    yield from (cc.Beam(width=width) for width in WIDTHS)
+    yield from (cc.LocalSearch(rounds=rounds) for rounds in ROUNDS)
+
+
+def measure(q, data):
+    """A row of the table for each encoder."""
+    base = data.base[:50_000]
+    true = cc.evaluate.ground_truth(base, data.queries, 100, n_jobs=1)[1]
+    weights = None
+    if q.loss_["weight_power"]:
+        weights = cc.losses.row_weights(cc.losses.norms(base), q.loss_["weight_power"])
+    for encoder in encoders():
+        q.set_params(encoder=encoder)
+        q.encode(base[:1])  # prepares the encoder
+        begin = time.process_time()
+        codes = q.encode(base)
+        took = time.process_time() - begin
+        errors = _core.errors(q.codebooks_, base, codes, q.loss_["eta"], 1)
+        loss = errors.mean() if weights is None else (weights * errors).mean()
+        ids = cc.evaluate.ground_truth(q.decode(codes), data.queries, 200, n_jobs=1)[1]
+        recalls = [f"{cc.evaluate.recall(ids, true, R, P):.3f}" for R, P in CUTS]
+        yield [repr(encoder), f"{loss:.5g}", *recalls, f"{took / len(base) * 1e6:.1f}"]
+
+
+def main():
+    options = parser(__doc__)
+    options.add_argument("--sets", default="glove,sift", help="of " + ",".join(SETS) + " (default: %(default)s)")
+    args = options.parse_args()
+    report = Report("effort", args.save, "named below")
+    with threadpool_limits(1):
+        for name in ["glove"] if args.tiny else choice(args.sets, SETS):
+            try:
+                data = few(SETS[name]()) if args.tiny else SETS[name]()
+            except Missing as why:
+                report(f"Left out: {name}: {why}.\n")
+                continue
+            q = cc.CompositionalCodes(BYTES, n_jobs=1, **effort(args.tiny)).fit(data.learn)
+            report(f"## {data.name}: {min(len(data.base), 50_000):,} vectors in {BYTES} bytes, one thread\n")
+            report(f"Loss: {q.loss_}\n")
+            heads = ["encoder", "loss", *(f"R{R}@{P}" for R, P in CUTS), "µs a vector"]
+            report.table(heads, list(measure(q, data)))
+
+
+if __name__ == "__main__":
+    main()
