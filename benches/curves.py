@@ -2,7 +2,8 @@
 
     COMPCODES_DATA=… python benches/curves.py [--tiny] [--save]
 
-Everything has its defaults but that training takes at most 20,000 vectors, and 50,000 are searched.
+Everything has its defaults. At most 50,000 vectors are searched. Training takes all of them, or 20,000 of a training
+set that is apart. For Gowalla also what it costs to train on a sample of the very vectors that are searched.
 """
 
 import compcodes as cc
@@ -16,14 +17,27 @@ CUTS = [(1, 1), (10, 10), (1, 10), (10, 100)]
 NAMES = ("glove", "gowalla", "sift")
 
 
-def recalls(data, sizes, tiny):
-    """Recall at each of `CUTS`, for each size."""
+def recalls(data, models):
+    """Recall at each of `CUTS`, for each model."""
     base = data.base[:50_000]
     true = cc.evaluate.ground_truth(base, data.queries, 10)[1]
-    for size in sizes:
-        q = cc.CompositionalCodes(size, max_train=20_000, **effort(tiny)).fit(data.learn, queries=data.samples)
-        ids = cc.Index(q).add(base).search(data.queries, 100)[1]
+    for q in models:
+        ids = cc.Index(q.fit(data.learn, queries=data.samples)).add(base).search(data.queries, 100)[1]
         yield [cc.evaluate.recall(ids, true, R, P) for R, P in CUTS]
+
+
+def table(report, head, names, rows):
+    cells = [[name, *(f"{value:.3f}" for value in row)] for name, row in zip(names, rows, strict=True)]
+    report.table([head, *(f"R{R}@{P}" for R, P in CUTS)], cells)
+
+
+def samples(report, data, tiny):
+    """Training on a part of what is searched: where few vectors win most queries, the part lacks some of them."""
+    sizes = (1000,) if tiny else (10_000, 20_000)
+    names = [*(f"{n:,} at random" for n in sizes), f"all {len(data.learn):,}"]
+    models = (cc.CompositionalCodes(8, max_train=n, **effort(tiny)) for n in (*sizes, None))
+    report(f"## {data.name}, 8 bytes, by what was trained on\n")
+    table(report, "trained on", names, list(recalls(data, models)))
 
 
 def main():
@@ -39,11 +53,12 @@ def main():
             continue
         title = f"{data.name}, {min(len(data.base), 50_000):,} × {data.base.shape[1]}"
         report(f"## {title}\n")
-        rows = found[title] = list(recalls(data, sizes, args.tiny))
-        report.table(
-            ["bytes", *(f"R{R}@{P}" for R, P in CUTS)],
-            [[size, *(f"{value:.3f}" for value in row)] for size, row in zip(sizes, rows, strict=True)],
-        )
+        most = None if data.learn is data.base else 20_000
+        models = (cc.CompositionalCodes(size, max_train=most, **effort(args.tiny)) for size in sizes)
+        rows = found[title] = list(recalls(data, models))
+        table(report, "bytes", sizes, rows)
+        if name == "gowalla" or args.tiny:
+            samples(report, data, args.tiny)
     drawing, panels = figure(len(found), 3.2, sharey=True)
     for panel, (title, rows) in zip(panels, found.items(), strict=True):
         for (R, P), values in zip(CUTS, zip(*rows, strict=True), strict=True):
