@@ -276,7 +276,8 @@ def test_the_loss_says_what_was_given_and_what_was_chosen(X, tmp_path):
     q.save(tmp_path / "q.cc")
     again = cc.CompositionalCodes.load(tmp_path / "q.cc")
     assert again.loss_ == q.loss_
-    assert again.get_params()["loss"] == {"name": "inner-product", "eta": 3, "weight_power": None, "demand": None}
+    assert again.get_params()["loss"] == cc.InnerProduct(eta=3)
+    assert repr(again) == repr(q)
     np.testing.assert_array_equal(again.encode(X), q.encode(X))
     plain = cc.CompositionalCodes(2, 8, loss=cc.Reconstruction(), max_iter=2).fit(X)
     assert plain.loss_ == {"name": "reconstruction"}

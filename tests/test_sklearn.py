@@ -35,6 +35,20 @@ def test_a_pipeline_ends_in_codes_and_leads_back(X):
     assert pipeline.score(X) < 0
 
 
+@pytest.mark.parametrize(
+    "method", [cc.ProductQuantizer, cc.OptimizedProductQuantizer, cc.CartesianKMeans, cc.ResidualQuantizer]
+)
+def test_the_methods_beside_it_have_the_same_habits(X, method):
+    from sklearn.base import clone
+    from sklearn.utils.validation import check_is_fitted
+
+    q = clone(method(n_codebooks=2, n_codewords=8))
+    codes = q.fit_transform(X)
+    check_is_fitted(q)
+    np.testing.assert_array_equal(codes, q.transform(X))
+    np.testing.assert_allclose(q.score(X), -((q.inverse_transform(codes) - X) ** 2).sum(axis=1).mean(), rtol=1e-5)
+
+
 def test_a_grid_search_finds_that_more_codewords_are_better(X):
     from sklearn.model_selection import GridSearchCV
 

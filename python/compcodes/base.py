@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_vectors
+from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class NotFittedError(ValueError, AttributeError):
     """A model is used before `fit`."""
 
 
-class Quantizer:
+class Quantizer(Estimator):
     """Vectors as sums of codewords, one from each of M codebooks.
 
     What `CompositionalCodes` and the methods beside it have in common, and all that `Index` asks for.
@@ -116,6 +117,25 @@ class Quantizer:
         codes = as_codes(codes, len(self._fitted()))
         size = as_count("batch_size", batch_size)
         return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is not looked at.
+
+        The same measure whatever the loss, so that models of different losses may be compared; what matters for a
+        search is better compared by `evaluate.recall`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            As in `fit`.
+        """
+        codebooks = self._fitted()
+        X = as_vectors(X, "X", codebooks.shape[2])
+        if len(X) == 0:
+            raise ValueError(f"X has shape {X.shape}: want at least one vector")
+        return -float(_core.errors(codebooks, X, self.encode(X), 1.0, self.n_jobs).mean())
 
     def error_bound(self, X: ArrayLike, codes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Bound how far inner products with the approximations are off.
@@ -212,34 +232,6 @@ class Quantizer:
         """All that a file keeps beside the codebooks, as JSON."""
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
         return as_json(params | {"method": self.method, "history": self.history_})
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn's tools ask for them."""
-        names = type(self).__init__.__annotations__.keys() - {"return"}
-        return {name: value for name, value in vars(self).items() if name in names}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.
-
-        Raises
-        ------
-        ValueError
-            There is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = vars(type(self)())
-        shown = (
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if name in ("n_codebooks", "n_codewords", "selection", "n_bits") or value is not default[name]
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_cache"}

@@ -330,43 +330,6 @@ class CompositionalCodes(Quantizer):
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
         return self._encoder().encode(X, self.n_jobs, report)
 
-    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
-        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is not looked at."""
-        return self.fit(X, **fit_params).encode(X)
-
-    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
-        """Another name of `encode`, which scikit-learn's pipelines call."""
-        return self.encode(X)
-
-    def inverse_transform(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Another name of `decode`, which scikit-learn's pipelines call."""
-        return self.decode(codes)
-
-    def score(self, X: ArrayLike, y: object = None) -> float:
-        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is not looked at.
-
-        The same measure whatever the loss, so that models of different losses may be compared; what matters for a
-        search is better compared by `evaluate.recall`.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            As in `fit`.
-        """
-        vectors, _ = self._training_data(X, None)
-        return -float(_core.errors(self._fitted(), vectors, self.encode(vectors), 1.0, self.n_jobs).mean())
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "codebooks_")
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's tools ask of an estimator: a transformer that needs no target."""
-        from sklearn.utils import Tags, TargetTags, TransformerTags  # it asks, so it is there
-
-        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=TransformerTags())
-
     @classmethod
     def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
@@ -386,6 +349,10 @@ class CompositionalCodes(Quantizer):
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
         self = super()._restored(codebooks, selection, stored)
         self.selection = selection
+        if not isinstance(self.encoder, str):
+            self.encoder = encoders.as_encoder(self.encoder)
+        if not isinstance(self.loss, str):
+            self.loss = losses.as_loss(self.loss)
         self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
         return self
 
