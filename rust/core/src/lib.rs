@@ -20,6 +20,7 @@ pub mod conjugate;
 pub mod encode;
 pub mod init;
 pub mod kmeans;
+pub mod reseed;
 pub mod solve;
 pub mod train;
 pub mod update;

@@ -6,8 +6,9 @@ use crate::encode::{self, Encoder, Encoding, Loss};
 use crate::error::Result;
 use crate::init::{random_vectors, residual_kmeans};
 use crate::monitor::Monitor;
+use crate::reseed::reseed;
 use crate::solve::solve_proximal;
-use crate::update::{Prior, Problem, reseed};
+use crate::update::{Prior, Problem};
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2};
 

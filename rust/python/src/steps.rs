@@ -254,7 +254,7 @@ pub(crate) fn reseed<'py>(
     let (errors, shared) =
         (numbers(errors, "errors")?.as_array().to_vec(), self::selection(selection)?.is_shared());
     let (x, codes) = (rows.view(), codes.as_array());
-    let moved = py.detach(|| update::reseed(&books, &*x, codes, &errors, shared));
+    let moved = py.detach(|| compcodes::reseed::reseed(&books, &*x, codes, &errors, shared));
     let (books, count) = moved.map_err(to_python)?;
     Ok((books.into_inner().into_pyarray(py), count))
 }
