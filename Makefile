@@ -40,6 +40,7 @@ lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	$(BIN)/ruff check python tests benches
 	$(BIN)/ruff format --check python tests benches
 	$(BIN)/mypy
+	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	MYPYPATH=python $(BIN)/stubtest compcodes._core
 
 format: $(DEPS) ## Let rustfmt and ruff have their way

@@ -41,7 +41,7 @@ def effort(tiny):
     return {"n_codewords": 16, "anneal": 3, "max_iter": 2} if tiny else {}
 
 
-OURS = {
+OURS: dict[str, dict] = {
     "compcodes": {},
     "compcodes, with queries": {"use_queries": True},
     "compcodes, reconstruction": {"loss": "reconstruction"},
