@@ -93,10 +93,10 @@ impl Space<'_> {
     fn losses(&self, vector: Vector<'_>, candidate: &Candidate, book: usize, losses: &mut [f32]) {
         let here = self.start(book)..self.start(book) + self.stride;
         let chosen = &candidate.code[..book];
-        lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss);
-        for (b, &k) in chosen.iter().enumerate() {
-            lanes::add(losses, self.row(b, usize::from(k), book));
-        }
+        let rows = chosen.iter().enumerate().map(|(b, &k)| self.row(b, usize::from(k), book));
+        let middles: f32 = rows.clone().map(|row| row.middle).sum();
+        lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
+        rows.for_each(|row| lanes::add_levels(losses, row.values, self.gram.step));
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);
         }

@@ -3,7 +3,7 @@
 use super::beam::Beam;
 use super::greedy::Greedy;
 use super::lanes::Lanes;
-use super::local_search::Workspace;
+use super::local_search::{Search, Workspace, search};
 use super::scores::Scores;
 use super::{Encoder, Encoding, Start};
 use crate::codebooks::Selection;
@@ -15,7 +15,9 @@ pub(super) struct Scratch {
     minima: Vec<Lanes>,
     /// The scores once more, for the encoder that goes on from a greedy code: greedy changes them.
     copy: Vec<f32>,
-    work: Workspace,
+    work: [Workspace; 2],
+    /// The codes that local search began with.
+    begun: Vec<u8>,
     beam: Beam,
     approximation: Vec<f32>,
 }
@@ -35,7 +37,8 @@ impl Scratch {
             scores: Scores::new(encoder, rows),
             minima: Vec::new(),
             copy: Vec::new(),
-            work: Workspace::default(),
+            work: Default::default(),
+            begun: Vec::new(),
             beam: Beam::default(),
             approximation: vec![0.0; encoder.codebooks.dim()],
         }
@@ -118,11 +121,28 @@ impl Choose<'_> {
             (Given::Ignored, Start::Beam { width }) => self.beam(width),
         }
         let Self { encoder, scratch, codes, .. } = self;
-        let Scratch { scores, copy, work, .. } = &mut **scratch;
-        let (space, d) = (encoder.space(), encoder.codebooks.dim());
-        for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
-            let x = &scores.x[r * d..][..d];
-            space.search(scores.vector(r, encoder, copy), work, rounds, own_seed(seed, x), code);
+        let Scratch { scores, copy, work: [first, second], begun, approximation, .. } = &mut **scratch;
+        begun.clear();
+        begun.extend_from_slice(codes);
+        let (space, m, d) = (encoder.space(), encoder.codebooks.n_codebooks(), encoder.codebooks.dim());
+        let x = |r: usize| &scores.x[r * d..][..d];
+        for (i, codes) in codes.chunks_mut(2 * m).enumerate() {
+            let (r, (one, other)) = (2 * i, codes.split_at_mut(m));
+            let vector = |r| scores.vector(r, encoder, copy);
+            let one = Search::new(&space, vector(r), first, own_seed(seed, x(r)), one);
+            if other.is_empty() {
+                search(&mut [one], rounds);
+            } else {
+                let other = Search::new(&space, vector(r + 1), second, own_seed(seed, x(r + 1)), other);
+                search(&mut [one, other], rounds);
+            }
+        }
+        // Of a vector far shorter than the codewords the search sees little but rounding.
+        for (r, (code, begun)) in codes.chunks_mut(m).zip(begun.chunks(m)).enumerate() {
+            let mut loss = |code: &[u8]| encoder.loss.of(&encoder.codebooks, x(r), code, approximation);
+            if loss(begun) < loss(code) {
+                code.copy_from_slice(begun);
+            }
         }
     }
 }

@@ -1,58 +1,150 @@
-//! The Gram matrix of the codewords in 16 bits, for local search, whose time is that of reading it.
+//! The Gram matrix of the codewords in 16 bits, for beam and local search, whose time is that of reading it.
 //!
-//! Each pair of codebooks has a step of its own, so the numbers of long codewords do not coarsen those of short ones. Half
-//! a step is 1/65,534 of the largest number of its block: far below what separates a good code from a better one.
+//! A number is a whole multiple of one step, counted from the middle of its row: which codeword of a codebook is best
+//! given the others does not depend on what all share. The step is the least with which no sum of rows, one for each
+//! other codebook, can leave [`LARGEST`]. So sums are exact, in whatever order they come about.
 
+use super::levels::{LEVELS, Levels};
 use rayon::prelude::*;
 
-/// 2⟨c, c'⟩ for all codewords c and c', as multiples of a step.
+/// What a sum of rows may come to at most, in steps; the rest of 16 bits is for a vector's own scores.
+pub(super) const LARGEST: i16 = 20_000;
+
+/// 2⟨c, c'⟩ for all codewords c and c' of different codebooks, or of the one that is shared.
 #[derive(Default)]
 pub(super) struct Gram {
-    data: Vec<i16>,
-    /// For each pair of codebooks.
-    steps: Vec<f32>,
-    columns: usize,
+    /// A row for each codeword, `stride` numbers for each codebook: 0 for its own one, and where there is no codeword.
+    data: Vec<Levels>,
+    /// For each row and codebook: the middle that the numbers are counted from.
+    middles: Vec<f32>,
+    /// What a 1 stands for.
+    pub(super) step: f32,
     stride: usize,
     books: usize,
 }
 
-/// The part of a Gram row that belongs to one codebook.
+/// The part of a row that belongs to one codebook.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
-    pub(super) values: &'a [i16],
-    pub(super) step: f32,
+    pub(super) values: &'a [Levels],
+    pub(super) middle: f32,
 }
 
 impl Gram {
-    /// Rounds `gram`: `stride` rows of `columns` for each codebook.
-    pub(super) fn new(gram: &[f32], columns: usize, stride: usize) -> Self {
+    /// Rounds `gram`, rows of `columns`, `stride` for each codebook, of which the first `n_codewords` are codewords. A
+    /// code has `places`; with a shared codebook all of them are filled from it.
+    pub(super) fn new(
+        gram: &[f32],
+        columns: usize,
+        stride: usize,
+        n_codewords: usize,
+        places: usize,
+    ) -> Self {
         let books = gram.len() / (stride * columns);
-        let mut data = vec![0i16; gram.len()];
-        let mut steps = vec![0.0f32; books * books];
-        let chunks = data.par_chunks_mut(stride * columns).zip(gram.par_chunks(stride * columns));
-        chunks.zip(steps.par_chunks_mut(books)).for_each(|((data, gram), steps)| {
-            for (other, step) in steps.iter_mut().enumerate() {
-                let block = |row: usize| row * columns + other * stride..row * columns + (other + 1) * stride;
-                let largest =
-                    (0..stride).flat_map(|row| &gram[block(row)]).fold(0.0f32, |a, b| a.max(b.abs()));
-                *step = largest / f32::from(i16::MAX);
-                let inverse = if largest > 0.0 { f32::from(i16::MAX) / largest } else { 0.0 };
-                for row in 0..stride {
-                    let values = data[block(row)].iter_mut().zip(&gram[block(row)]);
-                    values.for_each(|(to, value)| *to = (value * inverse).round() as i16);
+        // For each row, by codebook: (middle, half of the width).
+        let spreads: Vec<(f32, f32)> = gram
+            .par_chunks(columns)
+            .enumerate()
+            .flat_map_iter(|(i, row)| {
+                let own = (books > 1).then_some(i / stride);
+                row.chunks(stride).take(books).enumerate().map(move |(other, values)| {
+                    if own == Some(other) { (0.0, 0.0) } else { spread(&values[..n_codewords]) }
+                })
+            })
+            .collect();
+        let mut sums = vec![0.0f32; books];
+        for book in spreads.chunks(stride * books) {
+            for (other, sum) in sums.iter_mut().enumerate() {
+                *sum += book.iter().skip(other).step_by(books).fold(0.0, |a: f32, &(_, half)| a.max(half));
+            }
+        }
+        let times = if books > 1 { 1.0 } else { (places - 1) as f32 };
+        let largest = times * sums.iter().fold(0.0f32, |a, &b| a.max(b));
+        let step = largest / f32::from(LARGEST);
+        let inverse = if step > 0.0 { step.recip() } else { 0.0 };
+        let registers = stride / LEVELS;
+        let mut data = vec![Levels::ZERO; books * stride * books * registers];
+        let mut middles: Vec<f32> =
+            spreads.into_iter().map(|(middle, _)| (middle * inverse).round()).collect();
+        let rows = data.par_chunks_mut(books * registers).zip(middles.par_chunks_mut(books));
+        rows.zip(gram.par_chunks(columns)).enumerate().for_each(|(i, ((data, middles), row))| {
+            let parts = data.chunks_mut(registers).zip(row.chunks(stride)).zip(middles).enumerate();
+            for (_, ((data, row), middle)) in parts.filter(|&(other, _)| books == 1 || other != i / stride) {
+                let values = row[..n_codewords].iter();
+                for (to, value) in data.iter_mut().flat_map(|levels| &mut levels.0).zip(values) {
+                    // Rounded before the middle is taken off: so c has of c' what c' has of c.
+                    *to = ((value * inverse).round() - *middle) as i16;
                 }
+                *middle *= step;
             }
         });
-        Self { data, steps, columns, stride, books }
+        Self { data, middles, step, stride, books }
     }
 
     /// The row of codeword `k` of `book`, over the codewords of `other`.
     #[inline(always)]
     pub(super) fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
         Row {
-            values: &self.data[(book * self.stride + k) * self.columns + other * self.stride..]
-                [..self.stride],
-            step: self.steps[book * self.books + other],
+            values: &self.whole(book, k)[other * self.stride / LEVELS..][..self.stride / LEVELS],
+            middle: self.middles[(book * self.stride + k) * self.books + other],
         }
+    }
+
+    /// The row of codeword `k` of `book`, over all codewords, without their middles.
+    #[inline(always)]
+    pub(super) fn whole(&self, book: usize, k: usize) -> &[Levels] {
+        let width = self.books * self.stride / LEVELS;
+        &self.data[(book * self.stride + k) * width..][..width]
+    }
+}
+
+/// (middle, half of the width) of `values`.
+fn spread(values: &[f32]) -> (f32, f32) {
+    let (low, high) =
+        values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)));
+    ((low + high) / 2.0, (high - low) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_rows_stay_in_bounds_and_differ_as_the_exact_ones_do() {
+        let (books, stride, k) = (3, LEVELS, 20);
+        let columns = books * stride + 64;
+        let entry = |i: usize, j: usize| ((i * j) as f32 * 0.37).sin() * (i + j) as f32;
+        let real = |i: usize| i % stride < k;
+        let mut gram = vec![0.0; books * stride * columns];
+        for (i, j) in (0..books * stride).flat_map(|i| (0..books * stride).map(move |j| (i, j))) {
+            if real(i) && real(j) {
+                gram[i * columns + j] = entry(i, j);
+            }
+        }
+        let rounded = Gram::new(&gram, columns, stride, k, books);
+        let flat = |book: usize, c: usize, other: usize| -> Vec<i16> {
+            rounded.row(book, c, other).values.iter().flat_map(|levels| levels.0).collect()
+        };
+        let mut reached = 0;
+        for other in 0..books {
+            let rows = (0..books).filter(|&book| book != other).map(|book| {
+                (0..k)
+                    .map(|c| flat(book, c, other)[..k].iter().map(|v| v.abs()).max().unwrap())
+                    .max()
+                    .unwrap()
+            });
+            reached = reached.max(rows.sum());
+            for (book, c) in (0..books).flat_map(|book| (0..k).map(move |c| (book, c))) {
+                let row = flat(book, c, other);
+                assert!(row[k..].iter().all(|&v| v == 0));
+                for (j, &level) in row[..k].iter().enumerate() {
+                    let exact =
+                        if book == other { 0.0 } else { entry(book * stride + c, other * stride + j) };
+                    let value = f32::from(level) * rounded.step + rounded.row(book, c, other).middle;
+                    assert!((value - exact).abs() <= 0.51 * rounded.step, "{value} for {exact}");
+                }
+            }
+        }
+        assert!((LARGEST - 10..=LARGEST + 10).contains(&reached), "{reached}");
     }
 }

@@ -4,7 +4,7 @@
 //! would otherwise add them one by one. Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
 //! follows, and in the loop it misleads the vectoriser.
 
-use super::gram::Row;
+use super::levels::{LEVELS, Levels};
 
 /// Numbers handled together: one AVX-512 register.
 pub(super) const LANES: usize = 16;
@@ -91,23 +91,31 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
     }
 }
 
-/// `scores += to`. Written lane by lane this takes half as long again: the wider loop converts 32 numbers at once.
+/// `scores += step · row`. Written lane by lane this takes half as long again: the wider loop converts 32 numbers at once.
 #[inline(always)]
-pub(super) fn add(scores: &mut [f32], to: Row<'_>) {
-    scores.iter_mut().zip(to.values).for_each(|(score, &new)| *score += f32::from(new) * to.step);
-}
-
-/// `scores += to − from`, two rows of the same codebook.
-#[inline(always)]
-pub(super) fn add_difference(scores: &mut [f32], to: Row<'_>, from: Row<'_>) {
-    let rows = to.values.iter().zip(from.values);
-    scores.iter_mut().zip(rows).for_each(|(score, (&new, &old))| {
-        *score += (i32::from(new) - i32::from(old)) as f32 * to.step;
-    });
+pub(super) fn add_levels(scores: &mut [f32], row: &[Levels], step: f32) {
+    for (scores, levels) in scores.chunks_exact_mut(LEVELS).zip(row) {
+        scores.iter_mut().zip(levels.0).for_each(|(score, level)| *score += f32::from(level) * step);
+    }
 }
 
 /// `scores += factor · row`.
 #[inline(always)]
 pub(super) fn add_multiple(scores: &mut [f32], factor: f32, row: &[f32]) {
     scores.iter_mut().zip(row).for_each(|(score, &value)| *score += factor * value);
+}
+
+/// (middle, half of the width) of `values`, leaving out +∞.
+#[inline(always)]
+pub(super) fn spread(values: &[f32]) -> (f32, f32) {
+    let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+    for values in values.chunks_exact(LANES) {
+        for l in 0..LANES {
+            let value = if values[l] < f32::INFINITY { values[l] } else { f32::NEG_INFINITY };
+            low[l] = min(low[l], values[l]);
+            high[l] = if value > high[l] { value } else { high[l] };
+        }
+    }
+    let (low, high) = (fold(&low), high.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a }));
+    ((low + high) / 2.0, (high - low) / 2.0)
 }

@@ -6,6 +6,7 @@ mod choose;
 mod gram;
 mod greedy;
 mod lanes;
+mod levels;
 mod local_search;
 mod loss;
 mod nearest;
@@ -60,7 +61,7 @@ pub struct Encoder {
     norms: Vec<f32>,
     /// 2⟨c, c'⟩, a row of `panels.columns()` for each codeword.
     gram: Vec<f32>,
-    /// Codewords of a codebook, padded to whole lanes.
+    /// Codewords of a codebook, padded to whole registers of [`levels`].
     stride: usize,
     /// ⟨center, c⟩ of each column.
     center_products: Vec<f32>,
@@ -134,7 +135,7 @@ impl Encoder {
         codebooks.check_selection(selection)?;
         let books = if selection.is_shared() { 1 } else { m };
         let (center, scale, words) = normalise(codebooks, books);
-        let stride = k.next_multiple_of(lanes::LANES);
+        let stride = k.next_multiple_of(levels::LEVELS);
         let word = |i: usize| {
             (i < books * stride && i % stride < k).then(|| &words[(i / stride * k + i % stride) * d..][..d])
         };
@@ -178,8 +179,9 @@ impl Encoder {
     /// Chooses codes as `encoding` says instead of greedily.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
-        if encoding != Encoding::Greedy && self.codebooks.n_codebooks() > 1 {
-            self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride);
+        let (m, k, _) = self.codebooks.view().dim();
+        if encoding != Encoding::Greedy && m > 1 {
+            self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride, k, m);
         }
         self.encoding = encoding;
         self
@@ -280,6 +282,7 @@ impl Encoder {
     fn space(&self) -> Space<'_> {
         Space {
             gram: &self.coarse_gram,
+            n_codewords: self.codebooks.view().dim().1,
             stride: self.stride,
             n_codebooks: self.codebooks.n_codebooks(),
             shared: self.selection.is_shared(),

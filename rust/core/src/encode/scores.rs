@@ -93,7 +93,7 @@ impl Scores {
         let columns = encoder.panels.columns();
         let here = r * columns..(r + 1) * columns;
         let projections = self.projections.get(here.clone()).unwrap_or_default();
-        Vector { scores: &scores[here], projections }
+        Vector { scores: &scores[here], projections, target: self.along[r].target }
     }
 }
 

@@ -5,7 +5,9 @@ use super::gram::{Gram, Row};
 /// What all vectors share.
 pub(super) struct Space<'a> {
     pub(super) gram: &'a Gram,
-    /// Codewords of a codebook, padded to whole lanes.
+    /// Codewords of a codebook.
+    pub(super) n_codewords: usize,
+    /// The same, padded to whole lanes.
     pub(super) stride: usize,
     pub(super) n_codebooks: usize,
     /// Whether the M codebooks are one.
@@ -23,18 +25,26 @@ pub(super) struct Vector<'a> {
     pub(super) scores: &'a [f32],
     /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
     pub(super) projections: &'a [f32],
+    /// What the projections of a code's codewords should sum up to.
+    pub(super) target: f32,
 }
 
 impl Space<'_> {
     /// Where the scores of `book` begin.
     #[inline(always)]
     pub(super) fn start(&self, book: usize) -> usize {
-        if self.shared { 0 } else { book * self.stride }
+        self.book(book) * self.stride
+    }
+
+    /// `book`, or the one that all share.
+    #[inline(always)]
+    pub(super) fn book(&self, book: usize) -> usize {
+        if self.shared { 0 } else { book }
     }
 
     /// 2⟨c, c'⟩ for codeword `k` of `book` and those of `other`.
     #[inline(always)]
     pub(super) fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
-        if self.shared { self.gram.row(0, k, 0) } else { self.gram.row(book, k, other) }
+        self.gram.row(self.book(book), k, self.book(other))
     }
 }
