@@ -113,7 +113,7 @@ impl Encoding {
     pub const WIDTH: usize = 8;
 
     /// Rounds of local search that pay: twice as many take twice the time for a few percent less error.
-    pub const ROUNDS: usize = 64;
+    pub const ROUNDS: usize = 128;
 }
 
 /// What [`Encoder::improve`] did to each row.
