@@ -8,6 +8,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core, training
+from compcodes.training import Trainer
 from conftest import vectors
 
 
@@ -129,6 +130,39 @@ def test_a_sample_is_trained_on_and_its_weights(stream, tmp_path):
     for wrong, error in [(0, ValueError), (2.5, TypeError), (True, TypeError)]:
         with pytest.raises(error, match="max_train is"):
             cc.CompositionalCodes(max_train=wrong).fit(stream)
+
+
+def test_a_sample_holds_the_rows_with_most_weight_and_stands_for_all():
+    X = np.arange(20_000.0, dtype=np.float32)[:, None]
+    weights = np.random.default_rng(0).pareto(1.0, size=20_000)
+    weights[::7] = 0
+    trainer = Trainer(X, 1, 2, "group", 1, 0.0, 1e-3, seed=3, sample_weight=weights)
+    sample = trainer.sampled(5000)
+    rows = sample.X[:, 0].astype(int)
+    assert len(rows) == len(set(rows)) == 5000
+    assert (np.diff(rows) > 0).all()
+    assert (weights[rows] > 0).all()
+    assert set(np.argsort(weights)[-50:]) <= set(rows)
+    for values in (np.ones(20_000), np.arange(20_000.0), weights):  # weighted sums over the sample are those over all
+        whole = (weights * values).sum() / weights.mean()
+        assert abs((sample.sample_weight * values[rows]).sum() / whole - 1) < 0.03
+    assert trainer.sampled(20_000) is trainer
+    few = trainer.sampled(np.count_nonzero(weights))
+    np.testing.assert_array_equal(few.sample_weight, weights[weights > 0])
+
+
+def test_a_sample_finds_the_long_vectors_that_inner_products_want():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 16)).astype(np.float32)
+    X[rng.choice(20_000, 300, replace=False)] *= 6
+    Q = rng.normal(size=(300, 16)).astype(np.float32)
+    true = cc.evaluate.ground_truth(X, Q, 1)[1]
+
+    def found(**params):
+        q = cc.CompositionalCodes(4, 32, loss=cc.InnerProduct(2.0, 4.0), anneal=6, max_iter=4, **params).fit(X)
+        return cc.evaluate.recall(cc.evaluate.ground_truth(q.decode(q.encode(X)), Q, 1)[1], true, 1, 1)
+
+    assert found(max_train=1500) > found() - 0.1
 
 
 def test_codebooks_of_small_data_do_not_fit_its_noise():

@@ -70,8 +70,9 @@ class CompositionalCodes(Quantizer):
         Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
         solve follows numpy's own settings.
     max_train : int, optional
-        The most vectors that `fit` trains on: a random sample of so many, in order, which is copied as it is stored.
-        By default it trains on all.
+        The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
+        count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
+        and then count less. By default it trains on all.
 
     Attributes
     ----------
@@ -181,8 +182,7 @@ class CompositionalCodes(Quantizer):
             if not finite.all():
                 row = int(np.argmin(finite))
                 raise ValueError(f"queries row {row} holds NaN, an infinity or a value beyond float32")
-        X, weights, seed = self._sampled(X, weights)
-        self._adopt(*self._train(X, queries, weights, seed, progress)[1:])
+        self._adopt(*self._train(X, queries, weights, self.max_train, progress)[1:])
         return self
 
     def partial_fit(
@@ -231,7 +231,7 @@ class CompositionalCodes(Quantizer):
         X, weights = self._training_data(X, sample_weight)
         self._check()
         if not hasattr(self, "codebooks_"):
-            trainer, trained, loss = self._train(X, None, weights, as_seed(self.random_state), progress)
+            trainer, trained, loss = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
             self._adopt(trained, loss)
             self._past = streaming.Past(trained.codebooks, *sums)
@@ -275,31 +275,20 @@ class CompositionalCodes(Quantizer):
             raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
         return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
 
-    def _sampled(
-        self, X: NDArray[Any], weights: NDArray[np.float64] | None
-    ) -> tuple[NDArray[Any], NDArray[np.float64] | None, int]:
-        """Take at most `max_train` rows and their weights; in order, which a memory map reads well. And the seed."""
-        seed = as_seed(self.random_state)
-        if self.max_train is None or len(X) <= self.max_train:
-            return X, weights, seed
-        eligible = np.arange(len(X)) if weights is None else np.flatnonzero(weights)
-        count = min(self.max_train, len(eligible))
-        rows = np.sort(np.random.default_rng(seed).choice(eligible, count, replace=False))
-        return np.asarray(X[rows]), None if weights is None else weights[rows], seed
-
     def _train(
         self,
         X: NDArray[Any],
         queries: NDArray[np.float32] | None,
         weights: NDArray[np.float64] | None,
-        seed: int,
+        max_train: int | None,
         progress: ProgressLike,
     ) -> tuple[Trainer, Trained, losses.Loss]:
-        loss = losses.as_loss(self.loss)
+        loss, seed = losses.as_loss(self.loss), as_seed(self.random_state)
         init = self._init_for(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
             loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
         trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights, queries)
+        trainer = trainer.sampled(max_train)
         return trainer, trainer.run(init), loss
 
     def _adopt(self, trained: Trained, loss: losses.Loss) -> None:

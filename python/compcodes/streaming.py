@@ -17,7 +17,7 @@ from compcodes.training import Codes, Doubles, Floats, Sums, Trainer
 
 __all__ = ["Past", "absorb"]
 
-ROUNDS = 10
+ROUNDS = 20
 """Updates for each batch."""
 FORGET = 0.4
 """Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more. A small

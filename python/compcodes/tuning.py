@@ -65,7 +65,7 @@ class Sample:
     def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
         X, n = trainer.X, len(trainer.X)
-        order = rng.permutation(n) if n > SAMPLE else np.arange(n)
+        order = rng.choice(n, min(n, SAMPLE + QUERIES), replace=False) if n > SAMPLE else np.arange(n)
         rows = np.sort(order[:SAMPLE])
         self.others: NDArray[np.float32] | None = None
         vectors = np.ascontiguousarray(X[rows], dtype=np.float32)
