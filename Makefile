@@ -69,6 +69,7 @@ paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODE
 bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
 	$(BIN)/python benches/training.py
 	$(BIN)/python benches/search.py
+	$(BIN)/python benches/streams.py
 	$(BIN)/python benches/accuracy.py
 	$(BIN)/python benches/exact.py
 	$(BIN)/python benches/eta.py
@@ -81,6 +82,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/training.py --tiny
 	$(BIN)/python benches/search.py --tiny
+	$(BIN)/python benches/streams.py --tiny
 	$(BIN)/python benches/accuracy.py --tiny
 	$(BIN)/python benches/exact.py --tiny
 	$(BIN)/python benches/eta.py --tiny

@@ -15,7 +15,7 @@ from common import Report, choice, parser
 from compcodes import _core
 from sets import SETS, Missing, few
 
-ROUNDS = (0, 4, 8, 16, 32, 64, 128)
+ROUNDS = (0, 4, 8, 16, 32, 64, 128, 256)
 WIDTHS = (1, 4, 16, 64)
 BYTES = 8
 
