@@ -14,6 +14,12 @@ from compcodes.cli.common import StageBar
 from compcodes.cli.parameters import documented
 
 
+def test_fit_trains_on_a_sample(work):
+    work.json("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 2, "--codewords", 8, "--max-train", 150)
+    same = CompositionalCodes(2, 8, max_train=150).fit(work.X)
+    assert np.array_equal(CompositionalCodes.load(work.path("m")).codebooks_, same.codebooks_)
+
+
 def test_fit_passes_its_options_on(work):
     found = work.json(
         *("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 3, "--codewords", 8, "--jobs", 1),

@@ -131,3 +131,14 @@ def test_no_code_is_worse_than_greedy_however_short_or_long_the_vector(selection
     found = _core.errors(codebooks, X, search(codebooks, selection, eta, rounds=32).encode(X), eta)
     assert (found <= greedy).all()
     assert (found < 0.999 * greedy).any()
+
+
+@pytest.mark.parametrize("encoder", ["greedy", "beam", "local-search"])
+@pytest.mark.parametrize("K", [16, 33, 256])
+def test_codes_name_codewords_however_far_the_lengths_are_apart(encoder, K):
+    X = vectors(300, 4)
+    X *= (np.logspace(-37, 37, 300) / np.linalg.norm(X, axis=1)).astype(np.float32)[:, None]
+    codebooks = model(0, 2, K, 4)
+    for scale in (1e-18, 1.0, 1e18):
+        coder = _core.Encoder((codebooks * scale).astype(np.float32), "group", 2.0, (encoder, 4))
+        assert coder.encode(X).max() < K

@@ -151,6 +151,19 @@ def test_a_sample_holds_the_rows_with_most_weight_and_stands_for_all():
     np.testing.assert_array_equal(few.sample_weight, weights[weights > 0])
 
 
+def test_an_error_in_a_sample_names_the_row_it_was_taken_from(stream):
+    X = stream.copy()
+    X[5999] = np.nan
+    with pytest.raises(ValueError, match="X row 5999"):
+        cc.CompositionalCodes(2, 8, loss="reconstruction", max_train=5990, random_state=1).fit(X)
+
+
+def test_tiny_weights_weigh_as_large_ones_do(stream):
+    params = {"n_codebooks": 2, "n_codewords": 8, "loss": "reconstruction", "max_iter": 2, "anneal": 2}
+    tiny, one = (cc.CompositionalCodes(**params).fit(stream, sample_weight=np.full(6000, w)) for w in (5e-324, 1.0))
+    np.testing.assert_array_equal(tiny.codebooks_, one.codebooks_)
+
+
 def test_a_sample_finds_the_long_vectors_that_inner_products_want():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(20_000, 16)).astype(np.float32)

@@ -150,6 +150,8 @@ class Index:
         ValueError
             The indexes do not fit, or an id is in both. Nothing is added then.
         """
+        if not isinstance(other, Index):
+            raise TypeError(f"other is {type(other)}: want an Index")
         self._core.merge(other._core)
         return self
 
@@ -366,10 +368,14 @@ def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
         return Index.load(path, n_jobs)
 
 
+_LARGEST = 2**63 - 1
+"""The largest id there can be; no vector of a range has it, or a larger one."""
+
+
 def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_] | NDArray[np.int64]:
     if isinstance(filter, range):
         if filter.step == 1:
-            return max(filter.start, 0), max(filter.stop, 0)
+            return min(max(filter.start, 0), _LARGEST), min(max(filter.stop, 0), _LARGEST)
         filter = np.array(filter, dtype=np.int64)
     array = np.asarray(filter)
     if array.ndim != 1:

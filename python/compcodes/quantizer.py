@@ -182,6 +182,8 @@ class CompositionalCodes(Quantizer):
             if not finite.all():
                 row = int(np.argmin(finite))
                 raise ValueError(f"queries row {row} holds NaN, an infinity or a value beyond float32")
+        if weights is not None and weights.any():
+            weights = weights / weights.max()  # tiny ones would vanish in products
         self._adopt(*self._train(X, queries, weights, self.max_train, progress)[1:])
         return self
 

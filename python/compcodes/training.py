@@ -169,7 +169,7 @@ class Trainer:
         weights, rng = self.sample_weight, np.random.default_rng(self.seed)
         if weights is None:
             rows = np.sort(rng.choice(len(self.X), count, replace=False))
-            return replace(self, X=np.asarray(self.X[rows]))
+            return replace(self, X=_taken(self.X, rows))
         rows = np.flatnonzero(weights)
         if len(rows) > count:
             chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
@@ -179,8 +179,8 @@ class Trainer:
             drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
             drawn = np.sort(order[drawn])
             rows, weights = rows[drawn], weights / weights.mean()
-            return replace(self, X=np.asarray(self.X[rows]), sample_weight=weights[rows] / chances[drawn])
-        return replace(self, X=np.asarray(self.X[rows]), sample_weight=weights[rows])
+            return replace(self, X=_taken(self.X, rows), sample_weight=weights[rows] / chances[drawn])
+        return replace(self, X=_taken(self.X, rows), sample_weight=weights[rows])
 
     def run(self, init: str | Floats) -> Trained:
         """Train from `init`: "residual", "random", or codebooks (M, K, d)."""
@@ -342,6 +342,16 @@ class Trainer:
         if report is None:
             return None
         return lambda done, total: report(stage * total + done, stages * total)
+
+
+def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Copy `rows` of `X` as they are stored. An error names the row of `X`, not that of the copy."""
+    taken = np.asarray(X[rows])
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(taken.astype(np.float32, copy=False)).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"X row {rows[finite.argmin()]} holds NaN, an infinity or a value beyond float32")
+    return taken
 
 
 def _chances(shares: Doubles, count: int) -> Doubles:

@@ -31,6 +31,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "init": {"help": "the codebooks it starts from"},
     "max_iter": {"option": "--iterations", "type": whole(0), "help": "at most so many rounds"},
     "tol": {"metavar": "SHARE", "help": "stop when a round gains less than this share"},
+    "max_train": {"type": whole(1), "help": "train on a sample of at most so many vectors"},
     "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "of the random numbers"},
 }
 

@@ -137,7 +137,7 @@ many numbers to learn as a product: the last table shows how much of its lead is
 and how many it takes to train on before that is little.
 
 The paper gives no formula for IPAE; the mean absolute error is the one that its Property 1 bounds, and on which its
-own figures for linear models and ratings are of a plausible size. For SIFT no reading reproduces their scale: among
+own figures for linear models and ratings are of a plausible size. For SIFT it does not reproduce their scale: among
 vectors near the query, the error of a plain quantizer along x is about as large as its VAE, far above what is
 printed, so only the order can be compared there. In the paper's own table CC does not have the smallest IPAE
 everywhere: on Netflix with 128 bits it has 75.23, CKM 49.25. The smallest VAE does not carry over to the smallest

@@ -75,7 +75,8 @@ pub(super) fn fold(lanes: &Lanes) -> f32 {
     lanes.iter().fold(f32::INFINITY, |a, &b| min(a, b))
 }
 
-/// The first position of `value` in `scores`; 0 where it is not there (which takes NaN).
+/// The first position of `value` in `scores`; 0 where it is not there, which takes NaN, or is that of padding: scores
+/// beyond float32.
 #[inline(always)]
 pub(super) fn find(scores: &[f32], value: f32) -> usize {
     let mut first = [u32::MAX; LANES];
@@ -86,8 +87,8 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
         }
     }
     match first.iter().fold(u32::MAX, |a, &b| if b < a { b } else { a }) {
-        u32::MAX => 0,
-        found => found as usize,
+        found if found < u32::MAX && value < f32::INFINITY => found as usize,
+        _ => 0,
     }
 }
 

@@ -34,6 +34,9 @@ use space::Space;
 /// Vectors encoded at once by a thread: their scores, 400 KB for M = 8 and K = 256, stay in the L2 cache.
 const CHUNK: usize = 48;
 
+/// Rounds of local search up to which [`CHUNK`] vectors do not keep a monitor waiting.
+const PATIENCE: usize = 512;
+
 /// Encodes vectors with given codebooks.
 ///
 /// Holds the Gram matrix of the codewords: 4·(M·K)² bytes, 16 MB for M = 8 and K = 256; 4·K² with a shared codebook.
@@ -229,7 +232,7 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         check_dim(x, "X", self.codebooks.dim())?;
-        let (m, rows) = (self.codebooks.n_codebooks(), chunk::rows(CHUNK));
+        let (m, rows) = (self.codebooks.n_codebooks(), chunk::rows(self.together()));
         let counter = Counter::new(monitor, x.n() as u64);
         let codes =
             codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();
@@ -276,6 +279,14 @@ impl Encoder {
             }
         };
         failed.unwrap_or(Ok(()))
+    }
+
+    /// Vectors encoded at once by a thread: few of those that take long, so that the monitor is asked often.
+    fn together(&self) -> usize {
+        match self.encoding {
+            Encoding::LocalSearch { rounds, .. } => (CHUNK * PATIENCE / rounds.max(PATIENCE)).max(2),
+            _ => CHUNK,
+        }
     }
 
     /// Where beam and local search take place.

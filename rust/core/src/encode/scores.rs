@@ -29,6 +29,10 @@ pub(super) struct Scores {
     along: Vec<Along>,
 }
 
+/// Norm beside that of the codewords below which a vector counts as the zero vector: float32 scores then hold nothing of
+/// its direction.
+const SHORT: f64 = 1e-6;
+
 /// How the projections of one vector come from its scores.
 #[derive(Clone, Copy, Default)]
 struct Along {
@@ -101,7 +105,7 @@ impl Along {
     fn new(x: &[f32], center: &[f32], scale: f32) -> Self {
         let product = |y: &[f32]| x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
         let norm = product(x).sqrt();
-        if norm == 0.0 {
+        if norm * f64::from(scale) < SHORT {
             return Self::default();
         }
         Self {
