@@ -6,8 +6,8 @@ import compcodes as cc
 from rivals import padded, trained
 from sets import Missing
 
-ROUNDS = (0, 1, 2, 4, 8, 16, 32, 64)
-ITERATIONS = (3, 6, 12, 25)
+ROUNDS = (0, 2, 4, 6, 8, 9, 10, 12, 16, 32, 64)
+ITERATIONS = (3, 4, 5, 6, 12, 25)
 """Of either kind, with noise and without."""
 
 
