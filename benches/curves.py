@@ -32,9 +32,9 @@ def table(report, head, names, rows):
 
 
 def samples(report, data, tiny):
-    """Training on a part of what is searched: where few vectors win most queries, the part lacks some of them."""
+    """Training on a part of what is searched, drawn by weight."""
     sizes = (1000,) if tiny else (10_000, 20_000)
-    names = [*(f"{n:,} at random" for n in sizes), f"all {len(data.learn):,}"]
+    names = [*(f"{n:,} of them" for n in sizes), f"all {len(data.learn):,}"]
     models = (cc.CompositionalCodes(8, max_train=n, **effort(tiny)) for n in (*sizes, None))
     report(f"## {data.name}, 8 bytes, by what was trained on\n")
     table(report, "trained on", names, list(recalls(data, models)))
