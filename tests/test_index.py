@@ -254,7 +254,7 @@ def test_a_filter_finds_the_best_of_what_it_allows(quantizer, X, Q, metric):
         np.testing.assert_array_equal(row, all_ids[(all_ids >= 100) & (all_ids < 300)][:7])
     assert set(index.search(Q, 7, filter=range(100, 300, 50))[1].ravel()) == {100, 150, 200, 250, -1}
     assert (index.search(Q, 7, filter=[])[1] == -1).all()
-    np.testing.assert_array_equal(index.search(Q, 7, filter=range(0, 2**70))[1], ids[:, :7])
+    np.testing.assert_array_equal(index.search(Q, 7, filter=range(2**70))[1], ids[:, :7])
     assert (index.search(Q, 7, filter=range(2**64, 2**65))[1] == -1).all()
     for wrong, error in ((np.ones(3, bool), ValueError), (np.ones((2, 2), int), ValueError), ([0.5], TypeError)):
         with pytest.raises(error, match="filter"):

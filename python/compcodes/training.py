@@ -356,7 +356,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
 
 def _chances(shares: Doubles, count: int) -> Doubles:
     """Probabilities in proportion to `shares`, but at most 1, whose sum is `count` (fewer than there are shares)."""
-    chances = shares * (count / shares.sum())
+    chances: Doubles = shares * (count / shares.sum())
     while (chances > 1).any():
         certain = chances >= 1
         chances[certain] = 1
