@@ -39,6 +39,8 @@ pub(super) struct Beam {
     next: Vec<Candidate>,
     /// Losses of a candidate with each codeword of the next codebook.
     losses: Vec<f32>,
+    /// A Gram row.
+    row: Vec<i16>,
     extensions: Vec<Extension>,
 }
 
@@ -49,6 +51,7 @@ impl Space<'_> {
         beam.candidates.clear();
         beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_CODEBOOKS] });
         beam.losses.resize(self.stride, 0.0);
+        beam.row.resize(self.stride, 0);
         for book in 0..self.n_codebooks {
             // A sum of a shared codebook may come once from each of its codewords.
             let wanted = if self.shared { width.saturating_mul(book + 1) } else { width };
@@ -61,11 +64,11 @@ impl Space<'_> {
     /// Collects the `wanted` best extensions by a codeword of `book`, best first.
     #[inline(always)]
     fn extend(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, wanted: usize) {
-        let Beam { candidates, losses, extensions, .. } = beam;
+        let Beam { candidates, losses, row, extensions, .. } = beam;
         extensions.clear();
         let mut bound = f32::INFINITY;
         for (i, candidate) in candidates.iter().enumerate() {
-            self.losses(vector, candidate, book, losses);
+            self.losses(vector, candidate, book, losses, row);
             if i == 0 && wanted <= lanes::LANES {
                 // As many losses as there are lanes are no larger than their minima.
                 let mut minima = lanes::minima(losses);
@@ -90,13 +93,20 @@ impl Space<'_> {
 
     /// Losses of `candidate` with each codeword of `book`.
     #[inline(always)]
-    fn losses(&self, vector: Vector<'_>, candidate: &Candidate, book: usize, losses: &mut [f32]) {
+    fn losses(
+        &self,
+        vector: Vector<'_>,
+        candidate: &Candidate,
+        book: usize,
+        losses: &mut [f32],
+        copy: &mut [i16],
+    ) {
         let here = self.start(book)..self.start(book) + self.stride;
         let chosen = &candidate.code[..book];
         let rows = chosen.iter().enumerate().map(|(b, &k)| self.row(b, usize::from(k), book));
         let middles: f32 = rows.clone().map(|row| row.middle).sum();
         lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
-        rows.for_each(|row| lanes::add_levels(losses, row.values, self.gram.step));
+        rows.for_each(|row| lanes::add_levels(losses, row.values, self.gram.step, copy));
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);
         }

@@ -4,7 +4,7 @@
 //! would otherwise add them one by one. Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
 //! follows, and in the loop it misleads the vectoriser.
 
-use super::levels::Levels;
+use super::levels::{LEVELS, Levels};
 
 /// Numbers handled together: one AVX-512 register.
 pub(super) const LANES: usize = 16;
@@ -92,13 +92,12 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
     }
 }
 
-/// `scores += step · row`.
+/// `scores += step · row`, by way of `copy`: a loop over plain numbers converts 32 at once, which one over registers of
+/// levels does not.
 #[inline(always)]
-pub(super) fn add_levels(scores: &mut [f32], row: &[Levels], step: f32) {
-    let levels = row.iter().flat_map(|levels| levels.0.as_chunks::<LANES>().0);
-    for (scores, levels) in scores.as_chunks_mut::<LANES>().0.iter_mut().zip(levels) {
-        scores.iter_mut().zip(levels).for_each(|(score, &level)| *score += f32::from(level) * step);
-    }
+pub(super) fn add_levels(scores: &mut [f32], row: &[Levels], step: f32, copy: &mut [i16]) {
+    copy.as_chunks_mut::<LEVELS>().0.iter_mut().zip(row).for_each(|(to, levels)| *to = levels.0);
+    scores.iter_mut().zip(copy).for_each(|(score, level)| *score += f32::from(*level) * step);
 }
 
 /// `scores += factor · row`.
