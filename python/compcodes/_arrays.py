@@ -96,6 +96,15 @@ def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     return weights
 
 
+def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None = None) -> None:
+    """Refuse vectors that are not all finite, by the first that is not; `rows` says which of `name` they are."""
+    finite: NDArray[np.bool_] = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+    if not finite.all():
+        row = int(finite.argmin())
+        row = row if rows is None else int(rows[row])
+        raise ValueError(f"{name} row {row} holds NaN, an infinity or a value beyond float32")
+
+
 def as_count(name: str, value: Any) -> int:
     """A number of things, at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

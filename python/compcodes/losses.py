@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes._arrays import check_rows
+
 __all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "norms", "parameters", "row_weights"]
 
 
@@ -79,9 +81,7 @@ def norms(X: NDArray[Any]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
             chunk = np.asarray(X[first : first + 4096], dtype=np.float32).astype(np.float64)
         out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
-    if not np.isfinite(out).all():
-        row = int(np.argmin(np.isfinite(out)))
-        raise ValueError(f"X row {row} holds NaN, an infinity or a value beyond float32")
+    check_rows("X", out)
     return out
 
 

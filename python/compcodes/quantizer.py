@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, encoders, losses, streaming
-from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, as_weights, check_jobs, check_range
+from compcodes._arrays import (
+    as_count,
+    as_numbers,
+    as_queries,
+    as_vectors,
+    as_weights,
+    check_jobs,
+    check_range,
+    check_rows,
+)
 from compcodes.base import NotFittedError, Quantizer, as_json, as_seed
 from compcodes.progress import ProgressLike, staged
 from compcodes.training import Report, Trained, Trainer
@@ -178,11 +187,8 @@ class CompositionalCodes(Quantizer):
         self._check()
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
-            finite = np.isfinite(queries).all(axis=1)
-            if not finite.all():
-                row = int(np.argmin(finite))
-                raise ValueError(f"queries row {row} holds NaN, an infinity or a value beyond float32")
-        if weights is not None and weights.any():
+            check_rows("queries", queries)
+        if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
         self._adopt(*self._train(X, queries, weights, self.max_train, progress)[1:])
         return self

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core, losses
-from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes._arrays import as_codes, as_vectors, as_weights, check_rows
 from compcodes.demand import demand
 
 __all__ = ["Trained", "Trainer", "normal_equations", "solve"]
@@ -348,9 +348,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     """Copy `rows` of `X` as they are stored. An error names the row of `X`, not that of the copy."""
     taken = np.asarray(X[rows])
     with np.errstate(over="ignore"):
-        finite = np.isfinite(taken.astype(np.float32, copy=False)).all(axis=1)
-    if not finite.all():
-        raise ValueError(f"X row {rows[finite.argmin()]} holds NaN, an infinity or a value beyond float32")
+        check_rows("X", taken.astype(np.float32, copy=False), rows)
     return taken
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes._arrays import as_vectors
+from compcodes._arrays import as_vectors, check_rows
 
 __all__ = ["Doubles", "Floats", "Report", "history", "seeds", "training_sample", "within"]
 
@@ -32,9 +32,7 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
     rows = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
         sample = np.ascontiguousarray(X[rows] if n > limit else X, dtype=np.float32)
-    finite = np.isfinite(sample).all(axis=1)
-    if not finite.all():
-        raise ValueError(f"X row {rows[finite.argmin()]} holds NaN, an infinity or a value beyond float32")
+    check_rows("X", sample, rows)
     return sample
 
 

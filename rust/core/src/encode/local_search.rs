@@ -6,9 +6,9 @@
 //! 2016.)
 //!
 //! For each codebook a table holds the score of its codewords given the codes of the others. A change from c to c' adds
-//! the Gram row of c' to the tables of the others and subtracts that of c. All are whole numbers in 16 bits, which takes
-//! half of the time that float32 takes: the error is that of rounding each Gram entry and each score once, 1/1000 to
-//! 4/1000 of the loss. With the part of the loss along the vector,
+//! the Gram row of c' to the tables of the others and subtracts that of c. All are whole numbers in 16 bits, twice as many
+//! to a register as of float32; what is lost is the rounding of each Gram entry and each score, once. With the part of the
+//! loss along the vector,
 //!
 //! ```text
 //! β(e + p)² − βe² = βp² + 2βep,   e = Σ p − ‖x‖ over the other codebooks
