@@ -61,12 +61,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "model": args.output,
         "vectors": len(X),
+        "trained_on": quantizer.history_[-1]["vectors"],
         "dimension": d,
         "type": str(X.dtype),
         "codebooks": M,
         "codewords": K,
         "bytes_before": d * X.itemsize,
         "bytes_per_vector": M,
+        "loss": quantizer.loss_,
         "iterations": quantizer.history_[-1]["iteration"],
         "objective": float(quantizer.history_[-1]["objective"]),
         "seconds": watch.seconds,
@@ -76,7 +78,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     before, after = result["bytes_before"], result["bytes_per_vector"]
-    print(f"learned from {result['vectors']:,} vectors in {duration(result['seconds'])}")
+    few = result["trained_on"] < result["vectors"]
+    of = f"{result['trained_on']:,} of " if few else ""
+    print(f"learned from {of}{result['vectors']:,} vectors in {duration(result['seconds'])}")
+    name, *chosen = result["loss"].items()
+    print(", ".join([f"loss: {name[1]}", *(f"{key} {value:g}" for key, value in chosen)]))
     print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
     print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")

@@ -93,7 +93,11 @@ impl Index {
 
     pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
         if vectors.n() != self.len() {
-            return Err(invalid!("rerank has {} rows, the index holds {} vectors", vectors.n(), self.len()));
+            return Err(invalid!(
+                "rerank has {} rows, the index holds {} vectors: want a row for each of its ids, in their order",
+                vectors.n(),
+                self.len()
+            ));
         }
         Ok(())
     }
