@@ -23,19 +23,24 @@ def stream():
 
 @pytest.mark.parametrize("selection", ["group", "m-selection", "m-combination"])
 @pytest.mark.parametrize("loss", ["reconstruction", cc.InnerProduct(eta=4, weight_power=0)])
-def test_a_stream_comes_near_the_batch(stream, selection, loss):
-    learn, others = stream[:2400], stream[4800:]
-    whole = cc.CompositionalCodes(4, 16, selection, loss=loss).fit(learn)
-    first = cc.CompositionalCodes(4, 16, selection, loss=loss).fit(learn[:600])
-    q = cc.CompositionalCodes(4, 16, selection, loss=loss)
-    for batch in np.split(learn, 4):
-        q.partial_fit(batch)
-    near = 1.05 if selection == "group" else 1.12
-    assert held_out(q, others) < near * held_out(whole, others)
+def test_a_stream_comes_near_the_batch(selection, loss):
+    """On average over two data sets: the optimum that one training run finds varies by some percent."""
+    params = {"n_codebooks": 4, "n_codewords": 16, "selection": selection, "loss": loss}
+    streamed, whole, first = [], [], []
+    for seed in (3, 4):
+        data = vectors(3600, 12, seed=seed)
+        learn, others = data[:2400], data[2400:]
+        q = cc.CompositionalCodes(**params)
+        for batch in np.split(learn, 4):
+            q.partial_fit(batch)
+        streamed.append(held_out(q, others))
+        whole.append(held_out(cc.CompositionalCodes(**params).fit(learn), others))
+        first.append(held_out(cc.CompositionalCodes(**params).fit(learn[:600]), others))
+        assert (q.codebooks_ == q.codebooks_[0]).all() == (selection != "group")
+        assert [entry["vectors"] for entry in q.history_[-3:]] == [1200, 1800, 2400]
+    assert np.mean(np.divide(streamed, whole)) < (1.05 if selection == "group" else 1.12)
     if selection == "group":  # a shared codebook has few numbers to learn: the first batch suffices
-        assert held_out(q, others) < held_out(first, others)
-    assert (q.codebooks_ == q.codebooks_[0]).all() == (selection != "group")
-    assert [entry["vectors"] for entry in q.history_[-3:]] == [1200, 1800, 2400]
+        assert np.mean(np.divide(streamed, first)) < 1
 
 
 def test_what_is_kept_are_the_sums_of_the_paper(stream):
