@@ -297,6 +297,8 @@ def test_order_permutations_are_compared_by_spearmans_distance():
         (lambda X: cc.RandomHyperplaneHash(8).fit(X).search(X, [[1, 2]]), ValueError, "codes have shape"),
         (lambda X: cc.RandomHyperplaneHash(8).fit(X).search(X, [[1]], k=0), ValueError, "k is 0"),
         (lambda X: methods.order_permutations(X, X[:5], 6), ValueError, "length is 6: want 1 to 5"),
+        (lambda X: methods.order_permutations(X[:, 1:], X[:9], 6), ValueError, "X has 11 dimensions, anchors has 12"),
+        (lambda X: methods.permutation_queries(X, X[:300]), ValueError, "the number of anchors is 300"),
         (lambda X: methods.permutation_codebooks(300, 6), ValueError, "n_anchors is 300"),
     ],
 )

@@ -149,6 +149,13 @@ def test_the_row_of_a_bad_number_is_named(quantizer, X, value, row):
         quantizer.encode(np.full((1, 12), 1e300))
 
 
+def test_training_beyond_the_range_of_float32_names_the_data(X):
+    huge = X * np.float32(1e38 / np.abs(X).max())
+    with pytest.raises(ValueError, match="X holds values too large"):
+        cc.CompositionalCodes(2, 16).fit(huge)
+    assert np.isfinite(cc.CompositionalCodes(2, 16).fit(huge * np.float32(0.01)).codebooks_).all()
+
+
 @pytest.mark.parametrize(
     ("argument", "error", "message"),
     [

@@ -17,6 +17,8 @@ array([100, 101, 102])
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -34,10 +36,8 @@ def order_permutations(X: ArrayLike, anchors: ArrayLike, length: int) -> NDArray
     ValueError
         Shapes that do not fit, more than 256 anchors, or a length beyond them.
     """
-    anchors = as_vectors(anchors, "anchors")
-    check_range("the number of anchors", len(anchors), 2, 256)
+    anchors, X = _pair(anchors, X, "X")
     check_range("length", length, 1, min(len(anchors), 64))
-    X = as_vectors(X, "X", anchors.shape[1])
     return _core.exact_search(anchors, X, length, "l2")[1].astype(np.uint8)
 
 
@@ -59,7 +59,16 @@ def permutation_codebooks(n_anchors: int, length: int) -> NDArray[np.float32]:
 
 def permutation_queries(Q: ArrayLike, anchors: ArrayLike) -> NDArray[np.float32]:
     """Queries (nq, d) as `permutation_codebooks` takes them: squared ranks of the anchors, their ranks, and 1."""
-    anchors = as_vectors(anchors, "anchors")
-    order = _core.exact_search(anchors, as_vectors(Q, "Q", anchors.shape[1]), len(anchors), "l2")[1]
+    anchors, Q = _pair(anchors, Q, "Q")
+    order = _core.exact_search(anchors, Q, len(anchors), "l2")[1]
     ranks = np.argsort(order, axis=1).astype(np.float32)
     return np.hstack([ranks**2, ranks, np.ones((len(ranks), 1), np.float32)])
+
+
+def _pair(anchors: ArrayLike, X: ArrayLike, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return both as arrays that fit each other."""
+    anchors, X = as_vectors(anchors, "anchors"), as_vectors(X, name)
+    check_range("the number of anchors", len(anchors), 2, 256)
+    if X.shape[1] != anchors.shape[1]:
+        raise ValueError(f"{name} has {X.shape[1]} dimensions, anchors has {anchors.shape[1]}")
+    return anchors, X

@@ -215,12 +215,18 @@ impl Problem<'_> {
         let (m, k, d) = (self.codes.ncols(), self.n_codewords, unknowns.ncols());
         let books = unknowns.mapv(|value| value as f32);
         let books = books.into_shape_with_order((unknowns.nrows() / k, k, d)).expect("contiguous");
+        if !books.iter().all(|value| value.is_finite()) {
+            return Err(invalid!("X holds values too large for training in float32: scale it down"));
+        }
         Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
     }
 
     /// Σ w b uᵀ⟨u, p̄⟩ over the vectors, where p̄ is what a vector's code sums up to in `p` and u is its direction.
     pub(crate) fn scatter_along(&self, p: &Array2<f64>, monitor: &dyn Monitor) -> Result<Array2<f64>> {
-        let books = self.codebooks(p.clone())?;
+        // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
+        let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+        let books = self.codebooks(p / unit)?;
         let shares = along(&books, self.x, self.codes, self.weights)?;
         let codes = self.codes.as_standard_layout();
         let codes = Codes {
@@ -229,7 +235,7 @@ impl Problem<'_> {
             k: self.n_codewords,
             weights: Some(&shares),
         };
-        let sums = codes.sums(self.x, monitor)?;
+        let sums = codes.sums(self.x, monitor)? * unit;
         if !self.shared {
             return Ok(sums);
         }
