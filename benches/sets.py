@@ -98,10 +98,12 @@ def patches():
     """Patches of 8 by 8 pixels of two photographs, without their mean colour; queries are from the right of them."""
     try:
         from sklearn.datasets import load_sample_images
+
+        images = load_sample_images().images
     except ImportError:
-        raise Missing("scikit-learn is not installed") from None
+        raise Missing("scikit-learn and Pillow are not both installed") from None
     left, right = [], []
-    for image in load_sample_images().images:
+    for image in images:
         windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float32), (8, 8, 3))[::3, :, 0]
         cut = image.shape[1] * 3 // 4
         for part, chosen in ((left, windows[:, : cut - 8 : 3]), (right, windows[:, cut::3])):

@@ -319,6 +319,7 @@ def test_vectors_that_queries_find_are_approximated_better():
         lambda: cc.InnerProduct(weight_power=-1),
         lambda: cc.InnerProduct(eta=np.nan),
         lambda: cc.InnerProduct(demand=1.5),
+        lambda: cc.InnerProduct(metric=-0.1),
         lambda: cc.LocalSearch(rounds=-1),
     ],
 )

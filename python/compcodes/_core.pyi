@@ -48,6 +48,7 @@ class Encoder:
         seed: int = 0,
         n_jobs: int | None = None,
         start: tuple[str, int] | None = None,
+        directions: _F32 | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
@@ -122,6 +123,7 @@ def descend(
     progress: _Progress = None,
     shrink: float = 0.0,
     past: tuple[_F64, _F64] | None = None,
+    directions: _F32 | None = None,
 ) -> _F32: ...
 def error_bounds(codebooks: _F32, x: NDArray[Any], codes: _U8, n_jobs: int | None = None) -> _F64: ...
 def errors(
@@ -131,6 +133,7 @@ def errors(
     eta: float = 1.0,
     n_jobs: int | None = None,
     progress: _Progress = None,
+    directions: _F32 | None = None,
 ) -> _F64: ...
 def exact_search(
     x: NDArray[Any],
@@ -174,6 +177,7 @@ def residual_kmeans(
     seed: int = 0,
     n_jobs: int | None = None,
     progress: _Progress = None,
+    directions: _F32 | None = None,
 ) -> _F32: ...
 def save_model(path: str, codebooks: _F32, selection: str, parameters: str) -> None: ...
 def sums(x: NDArray[Any], codes: _U8, n_codewords: int, n_jobs: int | None = None) -> _F64: ...

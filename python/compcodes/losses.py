@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from compcodes._arrays import check_rows
 
-__all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "norms", "parameters", "row_weights"]
+__all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "directions", "norms", "parameters", "row_weights"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class InnerProduct:
 
     A search looks for the vectors that point where the query does, so an error along x moves the scores that
     decide it, while an error across x mostly moves those of queries that do not want x. And where norms differ,
-    the long vectors are what most queries find.
+    the long vectors are what most queries find. Where queries keep to some directions, errors in others move no score:
+    with a metric, x and r are taken in the basis that makes queries alike in all directions.
 
     Parameters
     ----------
@@ -35,14 +36,19 @@ class InnerProduct:
     demand : float, optional
         Share of the weights, 0 to 1, that follows how often sample queries find a row, by 1/rank, instead of ‖x‖.
         By default it is chosen by `fit` where that is given queries; elsewhere it is not used.
+    metric : float, optional
+        Share, 0 to 1, of the metric that the second moment of sample queries gives: an error r counts as rᵀ W r, with W
+        this share of E q qᵀ (its mean eigenvalue brought to 1), and of the identity for the rest. By default it is
+        chosen by `fit` where that is given queries; elsewhere it is not used.
     """
 
     eta: float | None = None
     weight_power: float | None = None
     demand: float | None = None
+    metric: float | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high in [("eta", 1, np.inf), ("weight_power", 0, np.inf), ("demand", 0, 1)]:
+        for name, low, high in [("eta", 1, np.inf), ("weight_power", 0, np.inf), ("demand", 0, 1), ("metric", 0, 1)]:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and low <= value <= high):
                 limits = f"{low} to {high}" if np.isfinite(high) else f"a finite number of at least {low}"
@@ -74,12 +80,35 @@ def parameters(loss: Loss) -> dict[str, Any]:
     return {"name": name, **asdict(loss)}
 
 
-def norms(X: NDArray[Any]) -> NDArray[np.float64]:
-    """‖x‖ of each row, (n,), computed a chunk at a time; a row that is not finite is named."""
+DIRECTIONS = 32
+"""At most so many are stretched: the largest; of the others W takes the mean."""
+STRETCH = 100.0
+"""By at most so much."""
+
+
+def directions(queries: NDArray[np.float32], metric: float) -> NDArray[np.float32]:
+    """Return A (r, d), orthogonal rows, for which (I + AᵀA)² is in proportion to W of the queries (nq, d)."""
+    d = queries.shape[1]
+    Q = queries.astype(np.float64)
+    Q /= np.abs(Q).max() or 1.0
+    values, vectors = np.linalg.eigh(Q.T @ Q)
+    values = (1 - metric) + metric * values.clip(0) / (values.mean() or 1.0)
+    count = min(DIRECTIONS, d - 1)
+    largest, rest = values[d - count :], values[: d - count].mean()
+    stretch = np.minimum(np.sqrt(largest / max(rest, largest.max(initial=0.0) / STRETCH**2)), STRETCH)
+    kept = stretch > 1.01
+    rows: NDArray[np.float64] = np.sqrt(stretch[kept, None] - 1) * vectors.T[d - count :][kept]
+    return rows.astype(np.float32)
+
+
+def norms(X: NDArray[Any], directions: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
+    """‖x‖ of each row, (n,), stretched along `directions`, computed a chunk at a time; a row not finite is named."""
     out = np.empty(len(X))
     for first in range(0, len(X), 4096):
         with np.errstate(over="ignore"):
             chunk = np.asarray(X[first : first + 4096], dtype=np.float32).astype(np.float64)
+        if directions is not None:
+            chunk += (chunk @ directions.T) @ directions
         out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
     check_rows("X", out)
     return out

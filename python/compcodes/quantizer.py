@@ -93,8 +93,10 @@ class CompositionalCodes(Quantizer):
         codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
         `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
     loss_ : dict
-        The loss that was used: "name" and, for "inner-product", the "eta", "weight_power" and "demand" that were
-        given or chosen.
+        The loss that was used: "name" and, for "inner-product", the "eta", "weight_power", "demand" and "metric" that
+        were given or chosen.
+    directions_ : (r, d) float32
+        Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
     n_features_in_ : int
         d.
 
@@ -111,6 +113,7 @@ class CompositionalCodes(Quantizer):
     """
 
     loss_: dict[str, Any]
+    directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
 
     def __init__(
@@ -190,7 +193,7 @@ class CompositionalCodes(Quantizer):
             check_rows("queries", queries)
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
-        self._adopt(*self._train(X, queries, weights, self.max_train, progress)[1:])
+        self._adopt(*self._train(X, queries, weights, self.max_train, progress))
         return self
 
     def partial_fit(
@@ -241,7 +244,7 @@ class CompositionalCodes(Quantizer):
         if not hasattr(self, "codebooks_"):
             trainer, trained, loss = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
-            self._adopt(trained, loss)
+            self._adopt(trainer, trained, loss)
             self._past = streaming.Past(trained.codebooks, *sums)
             return self
         codebooks = self.codebooks_
@@ -260,7 +263,8 @@ class CompositionalCodes(Quantizer):
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
         trainer = self._trainer(X, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
-        trainer = trainer.with_loss(losses.as_loss(self.loss_), weights)
+        directions = self.directions_ if len(self.directions_) else None
+        trainer = trainer.with_loss(losses.as_loss(self.loss_), weights, directions=directions)
         past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
         start = time.perf_counter()
         codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
@@ -299,8 +303,10 @@ class CompositionalCodes(Quantizer):
         trainer = trainer.sampled(max_train)
         return trainer, trainer.run(init), loss
 
-    def _adopt(self, trained: Trained, loss: losses.Loss) -> None:
+    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
         self._set(trained.codebooks, self.selection)
+        none = np.zeros((0, self.n_features_in_), np.float32)
+        self.directions_ = none if trainer.directions is None else trainer.directions
         self.history_ = trained.history
         self.loss_ = losses.parameters(loss)
 
@@ -351,6 +357,8 @@ class CompositionalCodes(Quantizer):
         if not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
         self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
+        rows = np.array(stored.get("directions", []), dtype=np.float32)
+        self.directions_ = rows.reshape(-1, codebooks.shape[2])
         return self
 
     def _parameters(self) -> str:
@@ -359,7 +367,8 @@ class CompositionalCodes(Quantizer):
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
-        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
+        directions = [[float(str(value)) for value in row] for row in self.directions_]  # as few digits as it takes
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_, "directions": directions})
 
     def _check(self) -> None:
         for name, low, high in [
@@ -411,6 +420,8 @@ class CompositionalCodes(Quantizer):
         cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
         if cached is None or cached[0] is not codebooks or cached[1] != made_for:
             encoder, eta, selection = made_for
-            core = _core.Encoder(codebooks, selection, eta, encoder.steps(), 0, self.n_jobs)
+            core = _core.Encoder(
+                codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
+            )
             cached = self._cache = (codebooks, made_for, core)
         return cached[2]

@@ -122,7 +122,8 @@ class Trained:
 class Trainer:
     """One training run over `X` (n, d): its parameters, and the steps that share them.
 
-    `passes` is the number of passes over `X` that progress is measured by, where it is not that of `run`.
+    Errors count more along the `directions` (r, d) of the loss, if any. `passes` is the number of passes over `X` that
+    progress is measured by, where it is not that of `run`.
     """
 
     X: NDArray[Any]
@@ -138,6 +139,7 @@ class Trainer:
     eta: float = 1.0
     anneal: int = 0
     sample_weight: Doubles | None = None
+    directions: Floats | None = None
     n_jobs: int | None = None
     report: Report | None = None
     passes: int | None = None
@@ -145,17 +147,29 @@ class Trainer:
     _started: float = field(default=0.0, init=False)
     _stage: int = field(default=0, init=False)
 
-    def with_loss(self, loss: losses.Loss, sample_weight: Doubles | None, queries: Floats | None = None) -> Trainer:
-        """Return the same trainer for another loss; rows count by `sample_weight` and by what the loss says."""
+    def with_loss(
+        self,
+        loss: losses.Loss,
+        sample_weight: Doubles | None,
+        queries: Floats | None = None,
+        directions: Floats | None = None,
+    ) -> Trainer:
+        """Return the same trainer for another loss; rows count by `sample_weight` and by what the loss says.
+
+        Its metric is that of the queries, or that of `directions` if these are given.
+        """
         if not isinstance(loss, losses.InnerProduct):
             return replace(self, eta=1.0, sample_weight=sample_weight)
-        weights = losses.row_weights(losses.norms(self.X), loss.weight_power or 0.0)
+        if queries is not None and loss.metric:
+            directions = losses.directions(queries, loss.metric)
+        weights = losses.row_weights(losses.norms(self.X, directions), loss.weight_power or 0.0)
         if queries is not None and loss.demand:
             wanted = demand(self.X, queries, self.seed, self.n_jobs)
             weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
         if weights is not None and sample_weight is not None:
             weights *= sample_weight
-        return replace(self, eta=loss.eta or 1.0, sample_weight=sample_weight if weights is None else weights)
+        weights = sample_weight if weights is None else weights
+        return replace(self, eta=loss.eta or 1.0, sample_weight=weights, directions=directions)
 
     def sampled(self, count: int | None) -> Trainer:
         """Return the same trainer for at most `count` rows, drawn by weight; in order, which a memory map reads well.
@@ -214,8 +228,12 @@ class Trainer:
         elif init == "random":
             codebooks = _core.random_vectors(self.X, *self.sizes)
         else:
-            codebooks = _core.residual_kmeans(self.X, *self.sizes, self.n_jobs)
+            codebooks = self.start()
         return codebooks, self.coder(codebooks).encode(self.X, self.n_jobs, self.within())
+
+    def start(self) -> Floats:
+        """Return codebooks (M, K, d) by residual k-means."""
+        return _core.residual_kmeans(self.X, *self.sizes, self.n_jobs, directions=self.directions)
 
     def _annealed(self, codebooks: Floats, codes: Codes) -> tuple[Floats, Codes]:
         """Alternate with noise on the codebooks while encoding, less and less of it.
@@ -268,7 +286,9 @@ class Trainer:
     def coder(self, codebooks: Floats) -> _core.Encoder:
         """Return the encoder for the next pass; each pass has random numbers of its own."""
         seed = (self.seed + 0x9E3779B97F4A7C15 * self._stage) % 2**64
-        return _core.Encoder(codebooks, self.selection, self.eta, self.encoder, seed, self.n_jobs)
+        return _core.Encoder(
+            codebooks, self.selection, self.eta, self.encoder, seed, self.n_jobs, directions=self.directions
+        )
 
     def improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, Doubles]:
         """Better codes (n, M) where there are any, and the loss of each row."""
@@ -294,6 +314,7 @@ class Trainer:
                 self.n_jobs,
                 shrink=pull,
                 past=past,
+                directions=self.directions,
             )
         A, b = self.sums(codes)
         if past is not None:
@@ -318,7 +339,7 @@ class Trainer:
 
     def errors(self, codebooks: Floats, codes: Codes) -> Doubles:
         """Loss of each row (n,)."""
-        return _core.errors(codebooks, self.X, codes, self.eta, self.n_jobs)
+        return _core.errors(codebooks, self.X, codes, self.eta, self.n_jobs, directions=self.directions)
 
     def objective(self, errors: Doubles) -> float:
         """Mean of `errors` (n,), by weight."""

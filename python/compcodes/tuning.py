@@ -26,7 +26,8 @@ ITERATIONS = 8
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 DEMANDS = (0.0, 0.5, 0.9)
-CANDIDATES = 8
+METRICS = (0.0, 0.5, 0.9)
+CANDIDATES = 9
 """About as many as are tried, for the progress that is shown."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
@@ -40,18 +41,20 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     first. The queries that are searched are not those that say which vectors are wanted.
     """
     if queries is None or len(queries) < 2:
-        loss = replace(loss, demand=loss.demand or 0.0)
-    if None not in (loss.eta, loss.weight_power, loss.demand):
+        loss = replace(loss, demand=loss.demand or 0.0, metric=loss.metric or 0.0)
+    if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
         return loss
     norms(trainer.X)  # the rows that a sample has are not those that an error should name
     sample = Sample(trainer, queries)
     if loss.weight_power is None:
-        start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0)
+        start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0, loss.metric or 0.0)
         spread = sample.norms.std() / (sample.norms.mean() or 1.0)
         power = sample.climb(start, "weight_power", POWERS, 2.0) if spread > EQUAL_NORMS else 0.0
         loss = replace(loss, weight_power=power)
     if loss.demand is None:
         loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
+    if loss.metric is None:
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0))
     if loss.eta is None:
         loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
     if trainer.report is not None:
@@ -81,14 +84,17 @@ class Sample:
         self.norms = norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
         self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest)
-        self.start = _core.residual_kmeans(vectors, *trainer.sizes, trainer.n_jobs)
+        self.starts: dict[float | None, NDArray[np.float32]] = {}
         self.scores: dict[InnerProduct, float] = {}
 
     def score(self, loss: InnerProduct) -> float:
         """Return the share of the nearest neighbours that a search finds after a short training."""
         if loss not in self.scores:
             trainer = replace(self.trainer, report=self.within())
-            trained = trainer.with_loss(loss, None, self.others).run(self.start)
+            trainer = trainer.with_loss(loss, None, self.others)
+            if loss.metric not in self.starts:
+                self.starts[loss.metric] = trainer.start()
+            trained = trainer.run(self.starts[loss.metric])
             index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]

@@ -17,6 +17,7 @@ pub mod vectors;
 
 pub mod codebooks;
 pub mod conjugate;
+pub mod directions;
 pub mod encode;
 pub mod init;
 pub mod kmeans;

@@ -1,8 +1,10 @@
 //! A trained model: what encodes, decodes and searches.
 
 use crate::codebooks::{Codebooks, Selection};
+use crate::directions::Directions;
 use crate::encode::{Encoder, Encoding, Loss, Start};
 use crate::error::{Result, invalid};
+use ndarray::Array2;
 use serde_json::{Map, Value};
 
 /// Codebooks, how codewords are chosen from them, and the parameters they were trained with.
@@ -23,11 +25,11 @@ impl Model {
         Self { codebooks, selection, parameters: Map::new() }
     }
 
-    /// Its encoder, with the loss and the way of choosing codes that the parameters name: "fitted_loss" with "eta", and
-    /// "encoder". Without them it is greedy and makes the squared error small.
+    /// Its encoder, with the loss and the way of choosing codes that the parameters name: "fitted_loss" with "eta",
+    /// "directions" of [`Directions`], and "encoder". Without them it is greedy and makes the squared error small.
     ///
     /// # Errors
-    /// See [`Encoder::new`] and [`Loss::inner_product`]; or the codes are bits of a hash, which the Python package makes.
+    /// See [`Encoder::new`], [`Loss::inner_product`] and [`Directions::new`]; or the codes are bits of a hash, which the Python package makes.
     pub fn encoder(&self) -> Result<Encoder> {
         if self.parameters.get("method").and_then(Value::as_str) == Some("random-hyperplanes") {
             return Err(invalid!("codes of random hyperplanes are made by the Python package alone"));
@@ -46,6 +48,50 @@ impl Model {
             _ => Encoding::Greedy,
         };
         let loss = Loss::inner_product(eta.unwrap_or(1.0))?;
-        Ok(Encoder::new(&self.codebooks, self.selection)?.with_loss(loss).with_encoding(encoding))
+        let encoder = match self.directions()? {
+            None => Encoder::new(&self.codebooks, self.selection)?,
+            Some(directions) => Encoder::stretched(&self.codebooks, self.selection, directions)?,
+        };
+        Ok(encoder.with_loss(loss).with_encoding(encoding))
+    }
+
+    fn directions(&self) -> Result<Option<Directions>> {
+        let Some(rows) = self.parameters.get("directions").and_then(Value::as_array) else { return Ok(None) };
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let numbers =
+            |row: &Value| row.as_array()?.iter().map(|value| Some(value.as_f64()? as f32)).collect();
+        let rows: Option<Vec<Vec<f32>>> = rows.iter().map(numbers).collect();
+        let shape = |rows: &[Vec<f32>]| (rows.len(), self.codebooks.dim());
+        let rows = rows.and_then(|rows| Array2::from_shape_vec(shape(&rows), rows.concat()).ok());
+        let rows = rows.ok_or_else(|| {
+            invalid!("the model's directions are not rows of {} numbers", self.codebooks.dim())
+        })?;
+        Directions::new(rows).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array3, array};
+    use serde_json::json;
+
+    #[test]
+    fn the_encoder_is_that_of_the_parameters() {
+        let codebooks =
+            Codebooks::new(Array3::from_shape_vec((1, 2, 2), vec![0.0, 1.0, 3.0, 0.0]).unwrap()).unwrap();
+        let mut model = Model::new(codebooks, Selection::Group);
+        let x = array![[1.0f32, 0.0]];
+        let codes = |model: &Model| model.encoder().unwrap().encode(&x.view(), &()).unwrap();
+        assert_eq!(codes(&model), array![[0]]);
+        // The error of the first, (1, −1), counts more along the second axis; the other's, (−2, 0), does not.
+        model.parameters.insert("directions".to_owned(), json!([[0.0, 2.0]]));
+        assert_eq!(codes(&model), array![[1]]);
+        for wrong in [json!([[1.0]]), json!([["a", "b"]]), json!([[1.0, 0.0], [1.0, 1.0]])] {
+            model.parameters.insert("directions".to_owned(), wrong);
+            assert!(model.encoder().is_err());
+        }
     }
 }

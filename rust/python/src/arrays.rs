@@ -1,6 +1,7 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
 use compcodes::Codebooks;
+use compcodes::directions::Directions;
 use compcodes::vectors::Vectors;
 use half::f16;
 use numpy::{
@@ -68,6 +69,16 @@ pub(crate) fn codebooks(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Codebo
     let untyped = of_rank(array, name, "(M, K, d)", 3)?;
     let array: PyReadonlyArray3<'_, f32> = array.extract().map_err(|_| dtype(untyped, name, "float32"))?;
     Codebooks::new(array.as_array().to_owned()).map_err(crate::errors::to_python)
+}
+
+/// Directions (r, d), f32; none where there are no rows.
+pub(crate) fn directions(array: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Directions>> {
+    let Some(array) = array else { return Ok(None) };
+    let untyped = of_rank(array, "directions", "(r, d)", 2)?;
+    let array: PyReadonlyArray2<'_, f32> =
+        array.extract().map_err(|_| dtype(untyped, "directions", "float32"))?;
+    let rows = array.as_array().to_owned();
+    (rows.nrows() > 0).then(|| Directions::new(rows).map_err(crate::errors::to_python)).transpose()
 }
 
 /// One number for each row, f64.

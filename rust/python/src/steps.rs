@@ -1,11 +1,12 @@
 //! The steps of training, one function each.
 
-use crate::arrays::{Rows, codebooks, codes, numbers};
+use crate::arrays::{Rows, codebooks, codes, directions, numbers};
 use crate::errors::to_python;
 use crate::run::run;
 use compcodes::encode::{Encoding, Loss, Start};
 use compcodes::update::{NormalEquations, Prior, Problem};
-use compcodes::{Selection, conjugate, encode, hamming, init, kmeans, update};
+use compcodes::vectors::Vectors;
+use compcodes::{Codebooks, Selection, conjugate, encode, hamming, init, kmeans, update};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -75,7 +76,7 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -86,12 +87,18 @@ impl Encoder {
         seed: u64,
         n_jobs: Option<i64>,
         start: Option<(String, usize)>,
+        directions: Option<Any<'_, '_>>,
     ) -> PyResult<Self> {
+        let directions = self::directions(directions)?;
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
         let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
         let (loss, encoding) = (loss(eta)?, self::encoding(&name, effort, start, seed)?);
         let encoder = run(py, n_jobs, None, |_| {
-            Ok(encode::Encoder::new(&books, selection)?.with_loss(loss).with_encoding(encoding))
+            let encoder = match directions {
+                None => encode::Encoder::new(&books, selection),
+                Some(directions) => encode::Encoder::stretched(&books, selection, directions),
+            };
+            Ok(encoder?.with_loss(loss).with_encoding(encoding))
         })?;
         Ok(Self { encoder })
     }
@@ -146,7 +153,8 @@ pub(crate) fn decode<'py>(
 
 /// Loss of each row, (n,) f64.
 #[pyfunction]
-#[pyo3(signature = (codebooks, x, codes, eta=1.0, n_jobs=None, progress=None))]
+#[pyo3(signature = (codebooks, x, codes, eta=1.0, n_jobs=None, progress=None, directions=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn errors<'py>(
     py: Python<'py>,
     codebooks: Any<'_, 'py>,
@@ -155,12 +163,19 @@ pub(crate) fn errors<'py>(
     eta: f64,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let loss = loss(eta)?;
+    let (loss, directions) = (loss(eta)?, self::directions(directions)?);
     let books = self::codebooks(codebooks, "codebooks")?;
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
-    let errors = run(py, n_jobs, progress, |monitor| encode::errors(&books, loss, &*x, codes, monitor))?;
+    let errors = run(py, n_jobs, progress, |monitor| match &directions {
+        None => encode::errors(&books, loss, &*x, codes, monitor),
+        Some(directions) => {
+            let (books, x) = (directions.stretch(&books)?, directions.stretched(&*x)?);
+            encode::errors(&books, loss, &x, codes, monitor)
+        }
+    })?;
     Ok(errors.into_pyarray(py))
 }
 
@@ -206,7 +221,7 @@ pub(crate) fn normal_equations<'py>(
 
 /// Codebooks (M, K, d) f32 near the previous ones that lower the inner-product loss.
 #[pyfunction]
-#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None, shrink=0.0, past=None))]
+#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None, shrink=0.0, past=None, directions=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn descend<'py>(
     py: Python<'py>,
@@ -221,6 +236,7 @@ pub(crate) fn descend<'py>(
     progress: Callback<'_, 'py>,
     shrink: f64,
     past: Option<(PyReadonlyArray2<'py, f64>, PyReadonlyArray2<'py, f64>)>,
+    directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray3<f32>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (previous, loss) = (self::codebooks(previous, "previous")?, loss(eta)?);
@@ -228,12 +244,19 @@ pub(crate) fn descend<'py>(
     let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
     let weights = weights.as_ref().map(|w| w.as_array().to_vec());
     let past = past.map(|(a, b)| NormalEquations { a: a.as_array().to_owned(), b: b.as_array().to_owned() });
-    let prior = Prior { shrink, past: past.as_ref() };
+    let directions = self::directions(directions)?;
     let (x, codes) = (rows.view(), codes.as_array());
     let books = run(py, n_jobs, progress, |monitor| {
-        let n_codewords = previous.n_codewords();
-        let problem = Problem { x: &*x, codes, weights: weights.as_deref(), n_codewords, shared };
-        conjugate::descend(&problem, &previous, loss, ridge, &prior, monitor)
+        let descend = |x: &dyn Vectors, previous: &Codebooks, past: Option<&NormalEquations>| {
+            let n_codewords = previous.n_codewords();
+            let problem = Problem { x, codes, weights: weights.as_deref(), n_codewords, shared };
+            conjugate::descend(&problem, previous, loss, ridge, &Prior { shrink, past }, monitor)
+        };
+        let Some(directions) = directions else { return descend(&*x, &previous, past.as_ref()) };
+        let past =
+            past.map(|NormalEquations { a, b }| directions.stretch_sums(b).map(|b| NormalEquations { a, b }));
+        let (x, previous) = (directions.stretched(&*x)?, directions.stretch(&previous)?);
+        directions.relax(&descend(&x, &previous, past.transpose()?.as_ref())?)
     })?;
     Ok(books.into_inner().into_pyarray(py))
 }
@@ -261,7 +284,7 @@ pub(crate) fn reseed<'py>(
 
 /// Codebooks (M, K, d) f32 by residual k-means.
 #[pyfunction]
-#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0, n_jobs=None, progress=None))]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0, n_jobs=None, progress=None, directions=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn residual_kmeans<'py>(
     py: Python<'py>,
@@ -272,11 +295,17 @@ pub(crate) fn residual_kmeans<'py>(
     seed: u64,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray3<f32>>> {
     let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
-    let x = rows.view();
+    let (x, directions) = (rows.view(), self::directions(directions)?);
     let books = run(py, n_jobs, progress, |monitor| {
-        init::residual_kmeans(&*x, n_codebooks, n_codewords, selection, seed, monitor)
+        let start =
+            |x: &dyn Vectors| init::residual_kmeans(x, n_codebooks, n_codewords, selection, seed, monitor);
+        match &directions {
+            None => start(&*x),
+            Some(directions) => directions.relax(&start(&directions.stretched(&*x)?)?),
+        }
     })?;
     Ok(books.into_inner().into_pyarray(py))
 }

@@ -20,6 +20,7 @@ pub use subspaces::SubspaceEncoder;
 
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
+use crate::directions::{Directions, Stretched};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
@@ -74,6 +75,8 @@ pub struct Encoder {
     encoding: Encoding,
     /// The Gram matrix of beam and local search; empty for the greedy encoder.
     coarse_gram: Gram,
+    /// Along which vectors are stretched before they are encoded, as the codebooks are.
+    directions: Option<Directions>,
 }
 
 /// How codes are chosen.
@@ -163,12 +166,22 @@ impl Encoder {
             beta: 0.0,
             encoding: Encoding::Greedy,
             coarse_gram: Gram::default(),
+            directions: None,
         };
         encoder.center_products = encoder.center_products(word);
         if m > 1 {
             encoder.gram = encoder.gram(books * stride, word);
         }
         Ok(encoder)
+    }
+
+    /// The same for errors that count more along `directions`: it encodes L x with the codewords L c.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new); or `directions` have another d than `codebooks`.
+    pub fn stretched(codebooks: &Codebooks, selection: Selection, directions: Directions) -> Result<Self> {
+        let encoder = Self::new(&directions.stretch(codebooks)?, selection)?;
+        Ok(Self { directions: Some(directions), ..encoder })
     }
 
     /// Judges codes by `loss` instead of the squared error.
@@ -190,7 +203,7 @@ impl Encoder {
         self
     }
 
-    /// The codebooks it encodes with.
+    /// The codebooks it encodes with, stretched if it stretches vectors.
     #[must_use]
     pub fn codebooks(&self) -> &Codebooks {
         &self.codebooks
@@ -232,6 +245,14 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         check_dim(x, "X", self.codebooks.dim())?;
+        let stretched: Stretched<'_>;
+        let x = match &self.directions {
+            None => x,
+            Some(directions) => {
+                stretched = directions.stretched(x)?;
+                &stretched
+            }
+        };
         let (m, rows) = (self.codebooks.n_codebooks(), chunk::rows(self.together()));
         let counter = Counter::new(monitor, x.n() as u64);
         let codes =

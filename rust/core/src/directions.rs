@@ -1,0 +1,177 @@
+//! A metric of errors: an error r counts as ‖L r‖² with L = I + AᵀA, more along the few orthogonal rows of A.
+//!
+//! Where sample queries q are known, E⟨q, r⟩² = rᵀ W r with W = E q qᵀ is what an error does to their scores. The rows of
+//! A stretch the directions that queries use most, so that LᵀL is like W there. For vectors and codebooks that are both
+//! stretched, the metric is the plain one: encoders and updates stay what they are.
+
+use crate::codebooks::Codebooks;
+use crate::error::{Result, invalid};
+use crate::vectors::{Vectors, check_dim};
+use ndarray::{Array2, ArrayView1, ArrayViewMut1};
+
+/// The rows of A, (r, d), orthogonal to each other. Along a row a, vectors are stretched by 1 + ‖a‖².
+#[derive(Clone, Debug, PartialEq)]
+pub struct Directions {
+    rows: Array2<f32>,
+}
+
+impl Directions {
+    /// Takes the rows of A.
+    ///
+    /// # Errors
+    /// A value is not finite, or the rows are not orthogonal.
+    pub fn new(rows: Array2<f32>) -> Result<Self> {
+        if rows.iter().any(|value| !value.is_finite()) {
+            return Err(invalid!("directions hold NaN or an infinity"));
+        }
+        let wide = rows.mapv(f64::from);
+        let products = wide.dot(&wide.t());
+        let lengths = products.diag().mapv(f64::sqrt);
+        for ((i, j), product) in products.indexed_iter() {
+            if i < j && product.abs() > 1e-3 * lengths[i] * lengths[j] {
+                return Err(invalid!("directions {i} and {j} are not orthogonal"));
+            }
+        }
+        Ok(Self { rows })
+    }
+
+    /// d.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.rows.ncols()
+    }
+
+    /// `x` (n, d) as L x, computed as they are read.
+    ///
+    /// # Errors
+    /// `x` has another d.
+    pub fn stretched<'a>(&'a self, x: &'a dyn Vectors) -> Result<Stretched<'a>> {
+        check_dim(x, "X", self.dim())?;
+        Ok(Stretched { directions: self, vectors: x })
+    }
+
+    /// L c for each codeword.
+    ///
+    /// # Errors
+    /// `codebooks` have another d, or a codeword overflows.
+    pub fn stretch(&self, codebooks: &Codebooks) -> Result<Codebooks> {
+        self.map(codebooks, |_| 1.0)
+    }
+
+    /// L⁻¹ c for each codeword: the reverse of [`stretch`](Self::stretch).
+    ///
+    /// # Errors
+    /// `codebooks` have another d.
+    pub fn relax(&self, codebooks: &Codebooks) -> Result<Codebooks> {
+        self.map(codebooks, |square| -1.0 / (1.0 + square))
+    }
+
+    /// L s for each row s of sums of vectors.
+    ///
+    /// # Errors
+    /// They have another d.
+    pub fn stretch_sums(&self, mut sums: Array2<f64>) -> Result<Array2<f64>> {
+        if sums.ncols() != self.dim() {
+            return Err(invalid!(
+                "sums have {} dimensions, the directions have {}",
+                sums.ncols(),
+                self.dim()
+            ));
+        }
+        sums.outer_iter_mut().for_each(|row| self.add(row, |_| 1.0));
+        Ok(sums)
+    }
+
+    fn map(&self, codebooks: &Codebooks, factor: impl Fn(f64) -> f64 + Copy) -> Result<Codebooks> {
+        if codebooks.dim() != self.dim() {
+            return Err(invalid!(
+                "directions have {} dimensions, the codebooks have {}",
+                self.dim(),
+                codebooks.dim()
+            ));
+        }
+        let mut words = codebooks.view().mapv(f64::from);
+        for mut book in words.outer_iter_mut() {
+            book.outer_iter_mut().for_each(|word| self.add(word, factor));
+        }
+        Codebooks::new(words.mapv(|value| value as f32))
+    }
+
+    /// x += Σ f(‖a‖²) a⟨a, x⟩. As the rows are orthogonal, one after the other is the same as all at once.
+    fn add(&self, mut x: ArrayViewMut1<'_, f64>, factor: impl Fn(f64) -> f64) {
+        for row in self.rows.outer_iter() {
+            let row = row.mapv(f64::from);
+            let share = factor(row.dot(&row)) * row.dot(&x);
+            x.scaled_add(share, &row);
+        }
+    }
+
+    fn stretch_row(&self, x: &mut [f32], products: &mut Vec<f32>) {
+        products.clear();
+        products.extend(self.rows.outer_iter().map(|row| row.dot(&ArrayView1::from(&*x))));
+        for (row, &product) in self.rows.outer_iter().zip(&*products) {
+            x.iter_mut().zip(row).for_each(|(x, a)| *x += product * a);
+        }
+    }
+}
+
+/// Vectors as [`Directions`] stretch them.
+pub struct Stretched<'a> {
+    directions: &'a Directions,
+    vectors: &'a dyn Vectors,
+}
+
+impl Vectors for Stretched<'_> {
+    fn n(&self) -> usize {
+        self.vectors.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.vectors.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        self.vectors.read(first, out);
+        let mut products = Vec::new();
+        out.chunks_exact_mut(self.dim()).for_each(|row| self.directions.stretch_row(row, &mut products));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array3, array};
+
+    #[test]
+    fn errors_count_by_the_metric() {
+        // Along (3, 4)/5 by 1 + 25, along (4, −3)/5 by 1 + 1.
+        let directions = Directions::new(array![[3.0, 4.0], [0.8, -0.6]]).unwrap();
+        let mut row = [0.0; 2];
+        directions.stretched(&array![[9.0f32, 9.0], [0.6, 0.8]].view()).unwrap().read(1, &mut row);
+        assert!((row[0] - 15.6).abs() < 1e-5 && (row[1] - 20.8).abs() < 1e-5, "{row:?}");
+        let sums = directions.stretch_sums(array![[0.8, -0.6]]).unwrap();
+        assert!((sums[[0, 0]] - 1.6).abs() < 1e-6 && (sums[[0, 1]] + 1.2).abs() < 1e-6, "{sums}");
+    }
+
+    #[test]
+    fn relaxed_codebooks_are_those_that_were_stretched() {
+        let directions = Directions::new(array![[3.0, 4.0, 0.0], [0.0, 0.0, 0.5]]).unwrap();
+        let codebooks =
+            Codebooks::new(Array3::from_shape_fn((2, 3, 3), |(m, k, j)| (m + 2 * k) as f32 - j as f32))
+                .unwrap();
+        let back = directions.relax(&directions.stretch(&codebooks).unwrap()).unwrap();
+        for (back, was) in back.as_slice().iter().zip(codebooks.as_slice()) {
+            assert!((back - was).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_metric() {
+        let message = |rows| Directions::new(rows).unwrap_err().to_string();
+        assert_eq!(message(array![[1.0, 0.0], [1.0, 1.0]]), "directions 0 and 1 are not orthogonal");
+        assert_eq!(message(array![[1.0, f32::NAN]]), "directions hold NaN or an infinity");
+        let directions = Directions::new(array![[1.0, 0.0]]).unwrap();
+        assert!(directions.stretched(&array![[1.0f32]].view()).is_err());
+        assert!(directions.stretch(&Codebooks::new(Array3::zeros((1, 2, 3))).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+"""The metric that sample queries give: errors in directions that they use count more."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+from compcodes import _core, losses
+from conftest import vectors
+
+D = 24
+
+
+@pytest.fixture(scope="module")
+def X():
+    return vectors(3000, D)
+
+
+@pytest.fixture(scope="module")
+def Q():
+    """Queries that keep to 4 dimensions of 24, nearly."""
+    basis = np.linalg.qr(vectors(D, 4))[0]
+    return (vectors(1600, 4) @ basis.T + 0.05 * vectors(1600, D)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def fitted(X, Q):
+    loss = cc.InnerProduct(eta=2, weight_power=0, demand=0, metric=0.9)
+    return cc.CompositionalCodes(3, 16, loss=loss, anneal=5, max_iter=5, tol=0).fit(X, queries=Q)
+
+
+def stretch(A):
+    return np.eye(A.shape[1]) + A.T.astype(np.float64) @ A
+
+
+@pytest.mark.parametrize("metric", [0.3, 0.9])
+def test_the_square_of_the_stretch_is_the_second_moment(Q, metric):
+    W = Q.T.astype(np.float64) @ Q
+    W = metric * W * D / np.trace(W) + (1 - metric) * np.eye(D)
+    L = stretch(losses.directions(Q, metric))
+    np.testing.assert_allclose(L @ L / np.trace(L @ L), W / np.trace(W), atol=2e-3)
+
+
+def test_alike_directions_are_not_stretched():
+    assert losses.directions(np.eye(D, dtype=np.float32), 1.0).shape == (0, D)
+    assert losses.directions(np.zeros((5, D), np.float32), 0.5).shape == (0, D)
+    assert losses.directions(np.ones((5, 1), np.float32), 0.5).shape == (0, 1)
+    huge = losses.directions(np.full((5, D), 3e38, np.float32), 1.0)
+    assert len(huge) >= 1
+    assert np.isfinite(huge).all()
+
+
+def test_codes_are_those_of_stretched_vectors(fitted, X):
+    """The metric is a change of basis: encoding in it with codebooks in it is encoding as ever."""
+    L = stretch(fitted.directions_)
+    assert np.linalg.cond(L) > 2
+    codebooks, moved = (fitted.codebooks_ @ L).astype(np.float32), (X @ L).astype(np.float32)
+    want = _core.Encoder(codebooks, "group", 2.0, ("greedy", 0)).encode(moved)
+    greedy = pickle.loads(pickle.dumps(fitted)).set_params(encoder="greedy")
+    assert (greedy.encode(X) == want).all(axis=1).mean() > 0.99  # but for rounding
+    errors = _core.errors(fitted.codebooks_, X, want, 2.0, directions=fitted.directions_)
+    np.testing.assert_allclose(errors, _core.errors(codebooks, moved, want, 2.0), rtol=1e-3, atol=1e-4)
+
+
+def test_training_lowers_the_loss_in_the_metric(fitted, X):
+    objectives = [entry["objective"] for entry in fitted.history_]
+    assert len(objectives) > 2
+    assert objectives == sorted(objectives, reverse=True)
+    errors = _core.errors(fitted.codebooks_, X, fitted.encode(X), 2.0, directions=fitted.directions_)
+    assert errors.mean() < 1.05 * objectives[-1]
+
+
+@pytest.mark.parametrize("selection", ["m-selection", "m-combination"])
+def test_shared_codebooks_stay_shared(X, Q, selection):
+    loss = cc.InnerProduct(metric=0.9)
+    q = cc.CompositionalCodes(2, 8, selection, loss=loss, anneal=2, max_iter=2).fit(X[:500], queries=Q)
+    assert len(q.directions_) > 0
+    np.testing.assert_array_equal(q.codebooks_[0], q.codebooks_[1])
+
+
+def test_files_and_pickles_keep_it(fitted, X, tmp_path):
+    fitted.save(tmp_path / "q.cc")
+    for again in (cc.CompositionalCodes.load(tmp_path / "q.cc"), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(again.directions_, fitted.directions_)
+        np.testing.assert_array_equal(again.encode(X[:300]), fitted.encode(X[:300]))
+    cc.Index(fitted).add(X[:300]).save(tmp_path / "i.cc")
+    np.testing.assert_array_equal(cc.Index.load(tmp_path / "i.cc").add(X[:300]).codes[300:], fitted.encode(X[:300]))
+
+
+def test_a_stream_goes_on_in_it(fitted, X, Q):
+    """And forgets it with a fit that has none."""
+    q = pickle.loads(pickle.dumps(fitted))
+    fresh = vectors(3000, D)
+    before = _core.errors(q.codebooks_, fresh, q.encode(fresh), 2.0, directions=q.directions_).mean()
+    q.partial_fit(fresh)
+    after = _core.errors(q.codebooks_, fresh, q.encode(fresh), 2.0, directions=q.directions_).mean()
+    assert after < before
+    np.testing.assert_array_equal(q.directions_, fitted.directions_)
+    assert q.set_params(anneal=1, max_iter=1).fit(X).directions_.shape == (0, D)
+
+
+def test_it_is_chosen_where_queries_keep_to_few_directions_and_finds_more(X, Q):
+    true = cc.evaluate.ground_truth(X, Q[:600], 10)[1]
+    found = {}
+    for metric in (None, 0.0):
+        loss = cc.InnerProduct(demand=0.0, metric=metric)
+        q = cc.CompositionalCodes(3, 16, loss=loss, anneal=4, max_iter=4).fit(X, queries=Q[600:])
+        ids = cc.Index(q).add(X).search(Q[:600], 10)[1]
+        found[metric] = cc.evaluate.recall(ids, true, 10, 10)
+        assert (q.loss_["metric"] > 0) == (metric is None)
+    assert found[None] > 1.5 * found[0.0], found
+
+
+def test_directions_are_checked(X):
+    books = np.zeros((2, 4, D), np.float32)
+    for rows, message in [
+        (np.ones((2, D), np.float32), "not orthogonal"),
+        (np.full((1, D), np.nan, np.float32), "NaN"),
+        (np.ones((1, 3), np.float32), "directions have 3 dimensions, the codebooks have 24"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _core.Encoder(books, directions=rows)
