@@ -44,6 +44,7 @@ def effort(tiny):
 OURS: dict[str, dict] = {
     "compcodes": {},
     "compcodes, with queries": {"use_queries": True},
+    "compcodes, no metric": {"use_queries": True, "loss": cc.InnerProduct(metric=0)},
     "compcodes, reconstruction": {"loss": "reconstruction"},
     "compcodes, the paper's": {"loss": "reconstruction", "encoder": "greedy", "init": "random"},
 }

@@ -5,6 +5,7 @@ Nothing is fetched. A set that cannot be had raises `Missing`, which says what i
 
 import ast
 import os
+import re
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
@@ -54,6 +55,27 @@ def glove():
     """Word vectors."""
     words = shuffled(cc.data.glove()[1].astype(np.float32))
     return Set("GloVe", words[1000:], words[1000:], words[:1000])
+
+
+def texts():
+    """Word vectors again, searched by texts, the functions of Python's standard library: each the mean of its words.
+
+    The means are alike, and few words answer them.
+    """
+    words, vectors = cc.data.glove()
+    vectors, place = vectors.astype(np.float32), {word: i for i, word in enumerate(words)}
+    found = ([place[word] for word in re.findall("[a-z]{2,}", text.lower()) if word in place] for text in functions())
+    means = shuffled(np.stack([vectors[rows].mean(axis=0) for rows in found if len(rows) >= 8]))
+    return Set("GloVe, searched by texts", vectors, vectors, means[:2000], means[2000:10_000])
+
+
+def narrow():
+    """Word vectors again; queries are words in 12 of the 100 dimensions, in a random basis, and a little noise."""
+    words = shuffled(cc.data.glove()[1].astype(np.float32))
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(words.shape[1], 12)))[0]
+    queries = (words @ basis @ basis.T + 0.1 * rng.normal(size=words.shape)).astype(np.float32)
+    return Set("GloVe, narrow queries", words, words, queries[:2000], queries[2000:10_000])
 
 
 def source():
@@ -117,7 +139,7 @@ def shuffled(rows):
     return rows[np.random.default_rng(0).permutation(len(rows))]
 
 
-SETS = {set_.__name__: cache(set_) for set_ in (sift, gowalla, glove, source, patches)}
+SETS = {set_.__name__: cache(set_) for set_ in (sift, gowalla, glove, texts, narrow, source, patches)}
 
 
 def few(whole):

@@ -27,6 +27,8 @@ ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 DEMANDS = (0.0, 0.5, 0.9)
 METRICS = (0.0, 0.5, 0.9)
+CLEARLY = 0.01
+"""What a metric must find more: differences below are noise of so few queries, and of so short a training."""
 CANDIDATES = 9
 """About as many as are tried, for the progress that is shown."""
 EQUAL_NORMS = 0.02
@@ -54,7 +56,7 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if loss.demand is None:
         loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
     if loss.metric is None:
-        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0))
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY))
     if loss.eta is None:
         loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
     if trainer.report is not None:
@@ -89,6 +91,7 @@ class Sample:
 
     def score(self, loss: InnerProduct) -> float:
         """Return the share of the nearest neighbours that a search finds after a short training."""
+        loss = InnerProduct(loss.eta or 1.0, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
         if loss not in self.scores:
             trainer = replace(self.trainer, report=self.within())
             trainer = trainer.with_loss(loss, None, self.others)
@@ -106,8 +109,8 @@ class Sample:
         report, tried = self.trainer.report, min(len(self.scores), CANDIDATES - 1)
         return report and (lambda done, total: report(tried * total + done, CANDIDATES * total))
 
-    def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float) -> float:
-        """Return the value of a parameter from which neither neighbour is better."""
+    def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float, by: float = 0.0) -> float:
+        """Return the value of a parameter from which neither neighbour is better, `by` so much."""
 
         def score(at: int) -> float:
             change: dict[str, Any] = {name: values[at]}
@@ -116,7 +119,7 @@ class Sample:
         at = values.index(start)
         for step in (1, -1):
             begin = at
-            while 0 <= at + step < len(values) and score(at + step) > score(at):
+            while 0 <= at + step < len(values) and score(at + step) > score(at) + by:
                 at += step
             if at != begin:
                 break
