@@ -260,8 +260,18 @@ class Trainer:
     @cached_property
     def spread(self) -> Doubles:
         """The standard deviation of each dimension, by weight, from at most some 20,000 rows."""
+        return self._deviation(None)
+
+    @cached_property
+    def variance(self) -> float:
+        """The mean loss of approximating all vectors by their mean, but for η."""
+        return float((self._deviation(self.directions) ** 2).sum())
+
+    def _deviation(self, directions: Floats | None) -> Doubles:
         rows = slice(None, None, max(1, len(self.X) // 20_000))
         sample = np.asarray(self.X[rows], dtype=np.float64)
+        if directions is not None:
+            sample = sample + (sample @ directions.T) @ directions
         weights = None if self.sample_weight is None else self.sample_weight[rows]
         if weights is not None and not weights.any():
             weights = None
@@ -276,10 +286,9 @@ class Trainer:
         data's). It is `shrinkage` times that. So it vanishes where the codes are nearly exact, and beside the
         vectors that use a codeword where these are many.
         """
-        variance = float((self.spread**2).sum())
-        if self.shrinkage == 0 or not 0 < variance < np.inf:
+        if self.shrinkage == 0 or not 0 < self.variance < np.inf:
             return 0.0
-        ratio = min(self.objective(errors) / variance, 1.0)
+        ratio = min(self.objective(errors) / self.variance, 1.0)
         mean = 1.0 if self.sample_weight is None else float(self.sample_weight.mean())
         return self.shrinkage * self.n_codebooks * ratio * mean
 
