@@ -62,7 +62,8 @@ def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any], eta: float = 1.0
     """Loss ‖r_n‖² + (η − 1)⟨r_n, u_n⟩² of each row, (n,) float64, with r_n = x_n − x̄_n and u_n = x_n/‖x_n‖.
 
     With η = 1 this is the squared error, whose sum is the paper's objective (Equation 3). A larger η counts the
-    error along x_n more, which is what changes inner products with the queries that look for x_n.
+    error along x_n more, which is what changes inner products with the queries that look for x_n. For a loss with a
+    metric pass vectors and codebooks in its basis, times I + AᵀA with A the `directions_` of a model.
     """
     X = np.asarray(X, np.float64)
     residual = X - decode(codes, codebooks)
