@@ -51,6 +51,21 @@ def test_alike_directions_are_not_stretched():
     assert np.isfinite(huge).all()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("loss", [cc.InnerProduct(metric=1), cc.InnerProduct(demand=0.5), cc.InnerProduct()])
+def test_a_few_queries_are_enough(X, Q, count, loss):
+    q = cc.CompositionalCodes(2, 8, loss=loss, anneal=1, max_iter=1).fit(X[:300], queries=Q[:count])
+    assert np.isfinite(q.codebooks_).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [0, 1e-44, 1e30])
+def test_queries_of_any_size_will_do(X, size):
+    loss = cc.InnerProduct(metric=1)
+    q = cc.CompositionalCodes(2, 8, loss=loss, anneal=1, max_iter=1).fit(X[:300], queries=X[300:400] * size)
+    assert len(q.encode(X)) == len(X)
+
+
 def test_codes_are_those_of_stretched_vectors(fitted, X):
     """The metric is a change of basis: encoding in it with codebooks in it is encoding as ever."""
     L = stretch(fitted.directions_)

@@ -328,6 +328,12 @@ def test_parameters_of_losses_and_encoders_are_checked(make):
         make()
 
 
+@pytest.mark.parametrize("value", ["high", True, [1.0]])
+def test_parameters_of_losses_are_numbers(value):
+    with pytest.raises(TypeError, match="metric is .*: want a number, or None"):
+        cc.InnerProduct(metric=value)
+
+
 def test_max_iter_zero_keeps_the_start(X):
     start = vectors(8, 12).reshape(2, 4, 12)
     q = cc.CompositionalCodes(2, 4, init=start, max_iter=0).fit(X)

@@ -50,6 +50,8 @@ class InnerProduct:
     def __post_init__(self) -> None:
         for name, low, high in [("eta", 1, np.inf), ("weight_power", 0, np.inf), ("demand", 0, 1), ("metric", 0, 1)]:
             value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating, type(None))):
+                raise TypeError(f"{name} is {value!r}: want a number, or None")
             if value is not None and not (np.isfinite(value) and low <= value <= high):
                 limits = f"{low} to {high}" if np.isfinite(high) else f"a finite number of at least {low}"
                 raise ValueError(f"{name} is {value}: want {limits}, or None")
@@ -95,7 +97,7 @@ def directions(queries: NDArray[np.float32], metric: float) -> NDArray[np.float3
     values = (1 - metric) + metric * values.clip(0) / (values.mean() or 1.0)
     count = min(DIRECTIONS, d - 1)
     largest, rest = values[d - count :], values[: d - count].mean()
-    stretch = np.minimum(np.sqrt(largest / max(rest, largest.max(initial=0.0) / STRETCH**2)), STRETCH)
+    stretch = np.sqrt(largest / (max(rest, largest.max(initial=0.0) / STRETCH**2) or 1.0))
     kept = stretch > 1.01
     rows: NDArray[np.float64] = np.sqrt(stretch[kept, None] - 1) * vectors.T[d - count :][kept]
     return rows.astype(np.float32)

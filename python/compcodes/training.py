@@ -160,6 +160,8 @@ class Trainer:
         """
         if not isinstance(loss, losses.InnerProduct):
             return replace(self, eta=1.0, sample_weight=sample_weight)
+        if queries is not None and len(queries) == 0:
+            queries = None
         if queries is not None and loss.metric:
             directions = losses.directions(queries, loss.metric)
         weights = losses.row_weights(losses.norms(self.X, directions), loss.weight_power or 0.0)
