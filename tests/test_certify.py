@@ -105,3 +105,16 @@ def test_what_cannot_be_certified_is_an_error(index, quantizer, X, Q):
         index.search(Q, certify=True)
     with pytest.raises(ValueError, match="codes alone do not tell"):
         cc.Index(quantizer, residuals=True).add_codes(quantizer.encode(X))
+
+
+def test_scores_beyond_float32_prove_nothing():
+    rng = np.random.default_rng(1)
+    X = (rng.normal(size=(900, 8)) * 1e19).astype(np.float32)
+    Q = (rng.normal(size=(60, 8)) * 1e19).astype(np.float32)
+    q = cc.CompositionalCodes(2, 16, anneal=1, max_iter=1, loss=cc.InnerProduct(2, 0)).fit(X)
+    index = cc.Index(q, residuals=True).add(X)
+    for n_candidates in (300, 900):
+        scores, _, certified = index.search(Q, k=5, rerank=X, n_candidates=n_candidates, certify=True)
+        beyond = np.isinf(scores).any(axis=1)
+        assert beyond.any()
+        assert not (certified & beyond).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -38,8 +39,9 @@ class InnerProduct:
         By default it is chosen by `fit` where that is given queries; elsewhere it is not used.
     metric : float, optional
         Share, 0 to 1, of the metric that the second moment of sample queries gives: an error r counts as rᵀ W r, with W
-        this share of E q qᵀ (its mean eigenvalue brought to 1), and of the identity for the rest. By default it is
-        chosen by `fit` where that is given queries; elsewhere it is not used.
+        this share of E q qᵀ (its mean eigenvalue brought to 1), and of the identity for the rest. Of W's directions the
+        32 that count most are kept, and the others count alike; no error is stretched more than a hundredfold. By
+        default it is chosen by `fit` where that is given queries; elsewhere it is not used.
     """
 
     eta: float | None = None
@@ -52,7 +54,7 @@ class InnerProduct:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating, type(None))):
                 raise TypeError(f"{name} is {value!r}: want a number, or None")
-            if value is not None and not (np.isfinite(value) and low <= value <= high):
+            if value is not None and not low <= value <= min(high, sys.float_info.max):
                 limits = f"{low} to {high}" if np.isfinite(high) else f"a finite number of at least {low}"
                 raise ValueError(f"{name} is {value}: want {limits}, or None")
 
@@ -73,7 +75,10 @@ def as_loss(loss: Any) -> Loss:
     name = given.pop("name", None)
     if not isinstance(name, str) or name not in _NAMED:
         raise ValueError(f"loss is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
-    return _NAMED[name](**given)
+    try:
+        return _NAMED[name](**given)
+    except TypeError as error:
+        raise ValueError(f"loss {name!r}: {error}") from None
 
 
 def parameters(loss: Loss) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,6 +191,8 @@ class CompositionalCodes(Quantizer):
         self._check()
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
+            if len(queries) == 0:
+                raise ValueError(f"queries has shape {queries.shape}: want at least one, or None")
             check_rows("queries", queries)
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
@@ -300,13 +303,15 @@ class CompositionalCodes(Quantizer):
         if isinstance(loss, losses.InnerProduct):
             loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
         trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights, queries)
+        if isinstance(loss, losses.InnerProduct) and trainer.directions is None:
+            loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
         trainer = trainer.sampled(max_train)
         return trainer, trainer.run(init), loss
 
     def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
         self._set(trained.codebooks, self.selection)
         none = np.zeros((0, self.n_features_in_), np.float32)
-        self.directions_ = none if trainer.directions is None else trainer.directions
+        self._direct(none if trainer.directions is None else trainer.directions)
         self.history_ = trained.history
         self.loss_ = losses.parameters(loss)
 
@@ -356,9 +361,15 @@ class CompositionalCodes(Quantizer):
             self.encoder = encoders.as_encoder(self.encoder)
         if not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
-        self.loss_ = stored.get("fitted_loss", losses.parameters(losses.Reconstruction()))
-        rows = np.array(stored.get("directions", []), dtype=np.float32)
-        self.directions_ = rows.reshape(-1, codebooks.shape[2])
+        self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
+        rows, d = stored.get("directions", []), codebooks.shape[2]
+        try:
+            with np.errstate(over="ignore"):
+                directions = np.array(rows, dtype=np.float32).reshape(len(rows), d)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"the model's directions are not rows of {d} numbers") from None
+        _core.Encoder(np.zeros((1, 1, d), np.float32), directions=directions)  # checks them
+        self._direct(directions)
         return self
 
     def _parameters(self) -> str:
@@ -413,15 +424,20 @@ class CompositionalCodes(Quantizer):
         self._past = None
         super()._set(codebooks, selection)
 
+    def _direct(self, directions: NDArray[np.float32]) -> None:
+        directions.flags.writeable = False
+        self.directions_ = directions
+
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
         made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
+        arrays = codebooks, self.directions_
         cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks or cached[1] != made_for:
+        if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
             encoder, eta, selection = made_for
             core = _core.Encoder(
                 codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
             )
-            cached = self._cache = (codebooks, made_for, core)
+            cached = self._cache = (arrays, made_for, core)
         return cached[2]

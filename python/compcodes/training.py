@@ -164,6 +164,7 @@ class Trainer:
             queries = None
         if queries is not None and loss.metric:
             directions = losses.directions(queries, loss.metric)
+            directions = directions if len(directions) else None
         weights = losses.row_weights(losses.norms(self.X, directions), loss.weight_power or 0.0)
         if queries is not None and loss.demand:
             wanted = demand(self.X, queries, self.seed, self.n_jobs)

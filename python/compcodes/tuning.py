@@ -27,8 +27,8 @@ ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 DEMANDS = (0.0, 0.5, 0.9)
 METRICS = (0.0, 0.5, 0.9)
-CLEARLY = 0.01
-"""What a metric must find more: differences below are noise of so few queries, and of so short a training."""
+CLEARLY = 0.5
+"""What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
 CANDIDATES = 9
 """About as many as are tried, for the progress that is shown."""
 EQUAL_NORMS = 0.02
@@ -42,7 +42,9 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     queries, or rows of the data where there are none. Each parameter is climbed from a common value, the weights
     first. The queries that are searched are not those that say which vectors are wanted.
     """
-    if queries is None or len(queries) < 2:
+    if queries is None:
+        loss = replace(loss, demand=0.0, metric=0.0)
+    elif len(queries) < 2:
         loss = replace(loss, demand=loss.demand or 0.0, metric=loss.metric or 0.0)
     if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
         return loss
@@ -56,7 +58,7 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if loss.demand is None:
         loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
     if loss.metric is None:
-        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY))
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY / len(sample.queries) ** 0.5))
     if loss.eta is None:
         loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
     if trainer.report is not None:

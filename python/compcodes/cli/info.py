@@ -45,6 +45,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     # A parameter may be an object with parameters of its own.
     shown = [name for name in ("selection", "encoder", "loss") if hasattr(model, name)]
     result |= {"method": model.method, **{name: str(getattr(model, name)) for name in shown}}
+    if hasattr(model, "loss_"):
+        name, *chosen = model.loss_.items()
+        result["loss"] = ", ".join([name[1], *(f"{key} {value:g}" for key, value in chosen if value is not None)])
     if model.history_:
         last = model.history_[-1]
         result |= {"iterations": last["iteration"], "objective": last["objective"]}

@@ -52,6 +52,10 @@ impl Index {
 
         let slack = self.slack();
         let certified = queries.outer_iter().enumerate().map(|(query, q)| {
+            let found = hits.positions.row(query);
+            if found.iter().zip(hits.scores.row(query)).any(|(&at, score)| at >= 0 && !score.is_finite()) {
+                return false; // beyond f32 scores do not tell vectors apart
+            }
             if by_bound.positions[[query, n_candidates]] < 0 {
                 return true; // all were scored
             }
