@@ -222,7 +222,7 @@ def test_hashes_are_the_signs_of_the_projections():
     want = (2.0 * bits - 1) @ normals * np.sqrt(np.pi / 2) / 64
     np.testing.assert_allclose(q.decode(q.encode(X)), want, rtol=1e-4, atol=1e-5)
     many = cc.RandomHyperplaneHash(512).fit(X)
-    cosines = (reference.directions(X) * reference.directions(many.decode(many.encode(X)))).sum(axis=1)
+    cosines = (reference.unit_vectors(X) * reference.unit_vectors(many.decode(many.encode(X)))).sum(axis=1)
     assert cosines.min() > 0.95
 
 

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "decode",
-    "directions",
     "encode_beam",
     "encode_greedy",
     "errors",
@@ -36,6 +35,7 @@ __all__ = [
     "settle",
     "solve",
     "tables",
+    "unit_vectors",
     "update",
     "update_along",
 ]
@@ -67,11 +67,11 @@ def errors(X: ArrayLike, codes: Codes, codebooks: NDArray[Any], eta: float = 1.0
     """
     X = np.asarray(X, np.float64)
     residual = X - decode(codes, codebooks)
-    along = (residual * directions(X)).sum(axis=1)
+    along = (residual * unit_vectors(X)).sum(axis=1)
     return np.asarray((residual**2).sum(axis=1) + (eta - 1) * along**2)
 
 
-def directions(X: ArrayLike) -> Floats:
+def unit_vectors(X: ArrayLike) -> Floats:
     """Return u_n = x_n/‖x_n‖, (n, d); zero for a zero vector, which has no direction."""
     X = np.asarray(X, np.float64)
     norms = np.sqrt((X**2).sum(axis=1, keepdims=True))
@@ -102,8 +102,8 @@ def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = 
     M, K, d = codebooks.shape
     D = codebooks.reshape(M * K, d).astype(np.float64)
     residual = np.array(X, np.float64)
-    P = directions(X) @ D.T  # how long each codeword is along each vector
-    along = (residual * directions(X)).sum(axis=1, keepdims=True)
+    P = unit_vectors(X) @ D.T  # how long each codeword is along each vector
+    along = (residual * unit_vectors(X)).sum(axis=1, keepdims=True)
     rows = np.arange(len(residual))
     codes = np.zeros((len(residual), M), np.uint8)
     free = np.ones((len(residual), M, K), bool)
@@ -262,7 +262,7 @@ def update_along(
     (M, K, d), n = codebooks.shape, len(X)
     weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
     H, g = ridge * np.eye(M * K * d), np.zeros(M * K * d)
-    for x, u, code, w in zip(X, directions(X), codes, weights, strict=True):
+    for x, u, code, w in zip(X, unit_vectors(X), codes, weights, strict=True):
         metric = w * (np.eye(d) + (eta - 1) * np.outer(u, u))
         b = np.zeros(M * K)
         b[np.arange(M) * K + code] = 1

@@ -141,6 +141,12 @@ def amount(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
+def loss_text(loss: Mapping[str, Any]) -> str:
+    """Name and parameters of a `loss_`."""
+    parameters = (f"{name} {value:g}" for name, value in loss.items() if name != "name" and value is not None)
+    return ", ".join([loss["name"], *parameters])
+
+
 def sizes(result: dict[str, Any]) -> str:
     """Say how much space the codes of a result take."""
     return f"{result['bytes_per_vector']} bytes each, {amount(result['bytes'])} in all"

@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration
+from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, loss_text
 from compcodes.cli.parameters import add_parameter, whole
 from compcodes.data import load, load_queries
 
@@ -81,8 +81,7 @@ def show(result: dict[str, Any]) -> None:
     few = result["trained_on"] < result["vectors"]
     of = f"{result['trained_on']:,} of " if few else ""
     print(f"learned from {of}{result['vectors']:,} vectors in {duration(result['seconds'])}")
-    name, *chosen = result["loss"].items()
-    print(", ".join([f"loss: {name[1]}", *(f"{key} {value:g}" for key, value in chosen)]))
+    print(f"loss: {loss_text(result['loss'])}")
     print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
     print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compcodes import Index
-from compcodes.cli.common import amount, load_model
+from compcodes.cli.common import amount, load_model, loss_text
 from compcodes.data import load_queries
 from compcodes.data.files import is_vector_file, open_array
 
@@ -46,8 +46,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     shown = [name for name in ("selection", "encoder", "loss") if hasattr(model, name)]
     result |= {"method": model.method, **{name: str(getattr(model, name)) for name in shown}}
     if hasattr(model, "loss_"):
-        name, *chosen = model.loss_.items()
-        result["loss"] = ", ".join([name[1], *(f"{key} {value:g}" for key, value in chosen if value is not None)])
+        result["loss"] = loss_text(model.loss_)
     if model.history_:
         last = model.history_[-1]
         result |= {"iterations": last["iteration"], "objective": last["objective"]}

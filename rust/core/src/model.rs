@@ -29,7 +29,8 @@ impl Model {
     /// "directions" of [`Directions`], and "encoder". Without them it is greedy and makes the squared error small.
     ///
     /// # Errors
-    /// See [`Encoder::new`], [`Loss::inner_product`] and [`Directions::new`]; or the codes are bits of a hash, which the Python package makes.
+    /// See [`Encoder::stretched`], [`Loss::inner_product`] and [`Directions::new`]; or the codes are bits of a hash, which
+    /// the Python package makes.
     pub fn encoder(&self) -> Result<Encoder> {
         if self.parameters.get("method").and_then(Value::as_str) == Some("random-hyperplanes") {
             return Err(invalid!("codes of random hyperplanes are made by the Python package alone"));

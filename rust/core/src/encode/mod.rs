@@ -3,6 +3,8 @@
 
 mod beam;
 mod choose;
+mod encoding;
+mod errors;
 mod gram;
 mod greedy;
 mod lanes;
@@ -10,10 +12,13 @@ mod levels;
 mod local_search;
 mod loss;
 mod nearest;
+mod normalise;
 mod scores;
 mod space;
 mod subspaces;
 
+pub use encoding::{Encoding, Start};
+pub use errors::{error_bounds, errors};
 pub use loss::Loss;
 pub(crate) use nearest::Nearest;
 pub use subspaces::SubspaceEncoder;
@@ -21,14 +26,16 @@ pub use subspaces::SubspaceEncoder;
 use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
 use crate::directions::{Directions, Stretched};
-use crate::error::{Result, invalid};
+use crate::error::Result;
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::product::{Panels, Tiles, multiply};
-use crate::vectors::{Vectors, check_dim, read_finite};
+use crate::vectors::{Vectors, check_dim};
 use choose::{Given, Scratch};
+use errors::check_rows;
 use gram::Gram;
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2};
+use normalise::normalise;
 use rayon::prelude::*;
 use space::Space;
 
@@ -77,49 +84,6 @@ pub struct Encoder {
     coarse_gram: Gram,
     /// Along which vectors are stretched before they are encoded, as the codebooks are.
     directions: Option<Directions>,
-}
-
-/// How codes are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
-    /// The paper's: at each step the codebook and codeword that leave the smallest loss.
-    #[default]
-    Greedy,
-    /// The codebooks in turn, keeping the best beginnings of a code.
-    Beam {
-        /// How many, at least 1.
-        width: usize,
-    },
-    /// Changes a few codewords at random and lets the others settle, `rounds` times, keeping what is better.
-    LocalSearch {
-        /// The code that it begins with.
-        start: Start,
-        /// How often.
-        rounds: usize,
-        /// Of the random changes: each vector has its own sequence, from this and its numbers.
-        seed: u64,
-    },
-}
-
-/// Where local search begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// With a greedy code.
-    #[default]
-    Greedy,
-    /// With that of a beam search.
-    Beam {
-        /// How many beginnings of a code the beam keeps, at least 1.
-        width: usize,
-    },
-}
-
-impl Encoding {
-    /// Beginnings of a code that a beam keeps: twice as many take twice the time.
-    pub const WIDTH: usize = 8;
-
-    /// Rounds of local search that pay: twice as many take twice the time for a few percent less error.
-    pub const ROUNDS: usize = 128;
 }
 
 /// What [`Encoder::improve`] did to each row.
@@ -346,104 +310,6 @@ impl Encoder {
         });
         gram
     }
-}
-
-/// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
-///
-/// # Errors
-/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
-pub fn errors(
-    codebooks: &Codebooks,
-    loss: Loss,
-    x: &dyn Vectors,
-    codes: ArrayView2<'_, u8>,
-    monitor: &dyn Monitor,
-) -> Result<Array1<f64>> {
-    check_dim(x, "X", codebooks.dim())?;
-    check_rows(codes, x)?;
-    codebooks.check_codes(codes)?;
-    let mut errors = Array1::zeros(x.n());
-    let (rows, d) = (chunk::rows(CHUNK), codebooks.dim());
-    let counter = Counter::new(monitor, x.n() as u64);
-    let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
-    let failed = chunks
-        .map_init(
-            || (vec![0.0; rows * d], vec![0.0; d], Vec::new()),
-            |(x_rows, approximation, code), (i, errors)| {
-                let x_rows = &mut x_rows[..errors.len() * d];
-                read_finite(x, "X", i * rows, x_rows)?;
-                for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
-                    code.clear();
-                    code.extend(codes.row(i * rows + r));
-                    *error = loss.of(codebooks, x, code, approximation);
-                }
-                counter.add(errors.len() as u64)
-            },
-        )
-        .find_first(Result::is_err);
-    failed.unwrap_or(Ok(()))?;
-    Ok(errors)
-}
-
-/// ‖x − x̄‖ of each row, rounded up: |⟨q, x⟩ − ⟨q, x̄⟩| is at most this times ‖q‖, for every q (Cauchy and Schwarz).
-///
-/// # Errors
-/// Those of [`errors`].
-pub fn error_bounds(
-    codebooks: &Codebooks,
-    x: &dyn Vectors,
-    codes: ArrayView2<'_, u8>,
-    monitor: &dyn Monitor,
-) -> Result<Array1<f64>> {
-    let squares = errors(codebooks, Loss::RECONSTRUCTION, x, codes, monitor)?;
-    // A term of the sum is off by three roundings, the sum by fewer than d more, its root by half of all and one more.
-    // No square of a difference of two f32 underflows.
-    let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;
-    Ok(squares.mapv_into(|square| square.sqrt() * up))
-}
-
-fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
-    if codes.nrows() == x.n() {
-        return Ok(());
-    }
-    Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
-}
-
-/// ‖mean‖² of the sums over the mean ‖c − mean‖² of the codewords from which on codebooks are centred. Float32 then
-/// keeps no more than four digits of the scores, and ever fewer beyond.
-const FAR: f64 = 1000.0;
-
-/// The offset to subtract from vectors, the scale, and the codewords so moved and scaled.
-///
-/// Moving each codebook's mean into a common offset changes no sum, but it does change which codeword a *greedy* choice
-/// takes first. So it is done only where the vectors lie so far from the origin that float32 scores would be noise.
-fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, Vec<f32>) {
-    let (m, k, d) = codebooks.view().dim();
-    let mut words = codebooks.as_slice()[..books * k * d].to_vec();
-    let means: Vec<Vec<f32>> = words
-        .chunks_exact(k * d)
-        .map(|book| {
-            let sum = |j| book.iter().skip(j).step_by(d).map(|&c| f64::from(c)).sum::<f64>();
-            (0..d).map(|j| (sum(j) / k as f64) as f32).collect()
-        })
-        .collect();
-    // A shared codebook is summed M times.
-    let times = (m / books) as f64;
-    let center = |j: usize| times * means.iter().map(|mean| f64::from(mean[j])).sum::<f64>();
-    let mut center: Vec<f32> = (0..d).map(|j| center(j) as f32).collect();
-    let mut centred = words.clone();
-    for (book, mean) in centred.chunks_exact_mut(k * d).zip(&means) {
-        book.chunks_exact_mut(d).for_each(|word| word.iter_mut().zip(mean).for_each(|(c, mean)| *c -= mean));
-    }
-    let square = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
-    if square(&center) > FAR * square(&centred) / (books * k) as f64 {
-        words = centred;
-    } else {
-        center.fill(0.0);
-    }
-    let scale = nearest::power_of_two(&words);
-    words.iter_mut().for_each(|c| *c *= scale);
-    (center, scale, words)
 }
 
 struct Product<'a> {

@@ -1,0 +1,71 @@
+//! How good given codes are.
+
+use super::{CHUNK, Loss};
+use crate::chunk;
+use crate::codebooks::Codebooks;
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::vectors::{Vectors, check_dim, read_finite};
+use ndarray::{Array1, ArrayView2};
+use rayon::prelude::*;
+
+/// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
+///
+/// # Errors
+/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+pub fn errors(
+    codebooks: &Codebooks,
+    loss: Loss,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    monitor: &dyn Monitor,
+) -> Result<Array1<f64>> {
+    check_dim(x, "X", codebooks.dim())?;
+    check_rows(codes, x)?;
+    codebooks.check_codes(codes)?;
+    let mut errors = Array1::zeros(x.n());
+    let (rows, d) = (chunk::rows(CHUNK), codebooks.dim());
+    let counter = Counter::new(monitor, x.n() as u64);
+    let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
+    let failed = chunks
+        .map_init(
+            || (vec![0.0; rows * d], vec![0.0; d], Vec::new()),
+            |(x_rows, approximation, code), (i, errors)| {
+                let x_rows = &mut x_rows[..errors.len() * d];
+                read_finite(x, "X", i * rows, x_rows)?;
+                for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
+                    code.clear();
+                    code.extend(codes.row(i * rows + r));
+                    *error = loss.of(codebooks, x, code, approximation);
+                }
+                counter.add(errors.len() as u64)
+            },
+        )
+        .find_first(Result::is_err);
+    failed.unwrap_or(Ok(()))?;
+    Ok(errors)
+}
+
+/// ‖x − x̄‖ of each row, rounded up: |⟨q, x⟩ − ⟨q, x̄⟩| is at most this times ‖q‖, for every q (Cauchy and Schwarz).
+///
+/// # Errors
+/// Those of [`errors`].
+pub fn error_bounds(
+    codebooks: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    monitor: &dyn Monitor,
+) -> Result<Array1<f64>> {
+    let squares = errors(codebooks, Loss::RECONSTRUCTION, x, codes, monitor)?;
+    // A term of the sum is off by three roundings, the sum by fewer than d more, its root by half of all and one more.
+    // No square of a difference of two f32 underflows.
+    let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;
+    Ok(squares.mapv_into(|square| square.sqrt() * up))
+}
+
+pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
+    if codes.nrows() == x.n() {
+        return Ok(());
+    }
+    Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
+}
