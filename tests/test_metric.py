@@ -154,15 +154,16 @@ def test_directions_are_read_only_and_may_be_replaced(fitted, X):
     codes = q.encode(X)
     q.directions_ = np.zeros((0, D), np.float32)
     assert (q.encode(X) != codes).any()
-    with pytest.raises(ValueError, match="read-only"):
-        fitted.directions_[0, 0] = 1
+    for array in (fitted.directions_, pickle.loads(pickle.dumps(fitted)).directions_, q.codebooks_):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 1
 
 
 ROW = [1.0] * D
 
 
 @pytest.mark.parametrize(
-    "rows", [None, 3, "abc", {"a": 1}, ROW, [[1.0]], [ROW, [1.0]], [[1e300] * D], [[None] * D], [ROW, ROW]]
+    "rows", [None, 3, "abc", {"a": 1}, ROW, [[1.0]], [ROW, [1.0]], [[1e300] * D], [[None] * D], [ROW, ROW], [[1e3] * D]]
 )
 def test_damaged_directions_are_refused_on_loading(fitted, rows):
     stored = json.loads(fitted._parameters()) | {"directions": rows}
@@ -175,5 +176,12 @@ def test_damaged_directions_are_refused_on_loading(fitted, rows):
 )
 def test_damaged_losses_are_refused_on_loading(fitted, loss):
     stored = json.loads(fitted._parameters()) | {"fitted_loss": loss}
-    with pytest.raises(ValueError, match="loss"):
+    with pytest.raises(ValueError, match="the model's loss"):
+        cc.CompositionalCodes._restored(fitted.codebooks_.copy(), "group", stored)
+
+
+@pytest.mark.parametrize("history", [None, "abc", [1]])
+def test_damaged_histories_are_refused_on_loading(fitted, history):
+    stored = json.loads(fitted._parameters()) | {"history": history}
+    with pytest.raises(ValueError, match="the model's history"):
         cc.CompositionalCodes._restored(fitted.codebooks_.copy(), "group", stored)

@@ -226,6 +226,8 @@ class Quantizer(Estimator):
         )
         self._set(codebooks, selection)
         self.history_ = stored.get("history", [])
+        if not (isinstance(self.history_, list) and all(isinstance(entry, dict) for entry in self.history_)):
+            raise ValueError("the model's history is not a list of entries")
         return self
 
     def _parameters(self) -> str:
@@ -235,6 +237,12 @@ class Quantizer(Estimator):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_cache"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for name in ("codebooks_", "directions_"):
+            if name in state:
+                state[name].flags.writeable = False  # pickles do not keep it
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         self._selection = selection  # the parameter may be changed for another fit

@@ -211,8 +211,8 @@ class Index:
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         certify : bool, default False
             With `rerank`, for an index with ``residuals=True``: compare exactly also the `n_candidates` that the bound
-            ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact. `rerank` must hold
-            the vectors that were added.
+            ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact, as far as scores
+            rounded to float32 tell vectors apart. `rerank` must hold the vectors that were added.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 

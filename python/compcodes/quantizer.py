@@ -361,7 +361,10 @@ class CompositionalCodes(Quantizer):
             self.encoder = encoders.as_encoder(self.encoder)
         if not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
-        self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
+        try:
+            self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the model's {error}") from None
         rows, d = stored.get("directions", []), codebooks.shape[2]
         try:
             with np.errstate(over="ignore"):

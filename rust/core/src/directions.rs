@@ -15,11 +15,14 @@ pub struct Directions {
     rows: Array2<f32>,
 }
 
+/// ‖a‖² of a row is at most this: digits of f32 that remain across it are few.
+const LARGEST: f64 = 1e4;
+
 impl Directions {
     /// Takes the rows of A.
     ///
     /// # Errors
-    /// A value is not finite, or the rows are not orthogonal.
+    /// A value is not finite, the rows are not orthogonal, or one stretches more than 10,000 times.
     pub fn new(rows: Array2<f32>) -> Result<Self> {
         if rows.iter().any(|value| !value.is_finite()) {
             return Err(invalid!("directions hold NaN or an infinity"));
@@ -27,6 +30,11 @@ impl Directions {
         let wide = rows.mapv(f64::from);
         let products = wide.dot(&wide.t());
         let lengths = products.diag().mapv(f64::sqrt);
+        if rows.nrows() > rows.ncols() || lengths.iter().any(|length| length * length > LARGEST) {
+            return Err(invalid!(
+                "directions are more than dimensions, or stretch more than {LARGEST} times"
+            ));
+        }
         for ((i, j), product) in products.indexed_iter() {
             if i < j && product.abs() > 1e-3 * lengths[i] * lengths[j] {
                 return Err(invalid!("directions {i} and {j} are not orthogonal"));
