@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits
 
 import compcodes as cc
 from common import Report, arguments, sift
-from compcodes import _core, training
+from compcodes import _core
+from compcodes.training import trainer as training
 
 
 def seconds(work):

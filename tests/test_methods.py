@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import compcodes as cc
-from compcodes import _core, methods, reference
-from compcodes.methods.product_optimized import eigenvalue_allocation
-from compcodes.methods.subspaces import edges
+from compcodes import _core, quantizers, reference
+from compcodes.quantizers.opq import eigenvalue_allocation
+from compcodes.quantizers.subspaces import edges
 from conftest import vectors
 
 PRODUCT = [cc.ProductQuantizer, cc.OptimizedProductQuantizer, cc.CartesianKMeans]
@@ -258,11 +258,11 @@ def test_asymmetric_search_is_the_indexs_and_finds_more():
 
 def test_order_permutations_are_compared_by_spearmans_distance():
     X, Q, anchors = vectors(400, 8), vectors(10, 8, seed=5), vectors(20, 8, seed=2)
-    codes = methods.order_permutations(X, anchors, 6)
+    codes = quantizers.order_permutations(X, anchors, 6)
     distances = ((X[:, None].astype(np.float64) - anchors) ** 2).sum(axis=2)
     np.testing.assert_array_equal(codes, np.argsort(distances, axis=1)[:, :6])
-    index = cc.Index(cc.CompositionalCodes.from_codebooks(methods.permutation_codebooks(20, 6))).add_codes(codes)
-    scores, ids = index.search(methods.permutation_queries(Q, anchors), k=400)
+    index = cc.Index(cc.CompositionalCodes.from_codebooks(quantizers.permutation_codebooks(20, 6))).add_codes(codes)
+    scores, ids = index.search(quantizers.permutation_queries(Q, anchors), k=400)
     ranks = np.argsort(np.argsort(((Q[:, None].astype(np.float64) - anchors) ** 2).sum(axis=2), axis=1), axis=1)
     spearman = ((ranks[:, codes] - np.arange(6)) ** 2).sum(axis=2)
     order = np.argsort(spearman, axis=1, kind="stable")
@@ -296,10 +296,14 @@ def test_order_permutations_are_compared_by_spearmans_distance():
         (lambda X: cc.RandomHyperplaneHash(520).fit(X), ValueError, "n_bits is 520"),
         (lambda X: cc.RandomHyperplaneHash(8).fit(X).search(X, [[1, 2]]), ValueError, "codes have shape"),
         (lambda X: cc.RandomHyperplaneHash(8).fit(X).search(X, [[1]], k=0), ValueError, "k is 0"),
-        (lambda X: methods.order_permutations(X, X[:5], 6), ValueError, "length is 6: want 1 to 5"),
-        (lambda X: methods.order_permutations(X[:, 1:], X[:9], 6), ValueError, "X has 11 dimensions, anchors has 12"),
-        (lambda X: methods.permutation_queries(X, X[:300]), ValueError, "the number of anchors is 300"),
-        (lambda X: methods.permutation_codebooks(300, 6), ValueError, "n_anchors is 300"),
+        (lambda X: quantizers.order_permutations(X, X[:5], 6), ValueError, "length is 6: want 1 to 5"),
+        (
+            lambda X: quantizers.order_permutations(X[:, 1:], X[:9], 6),
+            ValueError,
+            "X has 11 dimensions, anchors has 12",
+        ),
+        (lambda X: quantizers.permutation_queries(X, X[:300]), ValueError, "the number of anchors is 300"),
+        (lambda X: quantizers.permutation_codebooks(300, 6), ValueError, "n_anchors is 300"),
     ],
 )
 def test_errors_name_the_argument(call, error, message, X):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import compcodes as cc
-from compcodes import _core, losses
+from compcodes import _core
+from compcodes.training import losses
 from conftest import vectors
 
 D = 24

@@ -6,7 +6,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.demand import demand
+from compcodes.training.demand import demand
 from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import compcodes as cc
-from compcodes import _core, training
-from compcodes.training import Trainer
+from compcodes import _core
+from compcodes.training import trainer as training
+from compcodes.training.trainer import Trainer
 from conftest import vectors
 
 

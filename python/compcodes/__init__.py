@@ -7,21 +7,22 @@
 >>> scores, ids = index.search(X[:2], k=10)
 """
 
-from compcodes import data, evaluate, methods
+from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
-from compcodes.base import NotFittedError, Quantizer
-from compcodes.encoders import Beam, Greedy, LocalSearch
 from compcodes.index import Index
-from compcodes.losses import InnerProduct, Reconstruction
-from compcodes.methods import (
+from compcodes.quantizers import (
     CartesianKMeans,
+    CompositionalCodes,
+    NotFittedError,
     OptimizedProductQuantizer,
     ProductQuantizer,
+    Quantizer,
     RandomHyperplaneHash,
     ResidualQuantizer,
 )
-from compcodes.quantizer import CompositionalCodes
-from compcodes.training import normal_equations
+from compcodes.training.encoders import Beam, Greedy, LocalSearch
+from compcodes.training.losses import InnerProduct, Reconstruction
+from compcodes.training.trainer import normal_equations
 
 __all__ = [
     "Beam",
@@ -41,6 +42,6 @@ __all__ = [
     "__version__",
     "data",
     "evaluate",
-    "methods",
     "normal_equations",
+    "quantizers",
 ]

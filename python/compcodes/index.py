@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
-from compcodes.base import Quantizer
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizer import CompositionalCodes
+from compcodes.quantizers.base import Quantizer
+from compcodes.quantizers.compositional import CompositionalCodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -341,7 +341,7 @@ class Index:
         ValueError
             It has larger codes, another metric than inner product and L2, or is not trained.
         """
-        from compcodes.bridge import take
+        from compcodes.interop.faiss import take
 
         taken = take(index)
         quantizer = CompositionalCodes.from_codebooks(taken.codebooks)

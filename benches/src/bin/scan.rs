@@ -8,9 +8,9 @@
 //! one case instead of all. `allowed=0.5` filters at random, so that this share of the vectors passes; `scale=1` and
 //! `bias=1` add a column each.
 
-use compcodes::packed::{PackedCodes, PackedView, packed_bytes};
+use compcodes::codes::packed::{PackedCodes, PackedView, packed_bytes};
+use compcodes::scan::tables::TableBuilder;
 use compcodes::scan::{Adjust, Levels, Options, search};
-use compcodes::tables::TableBuilder;
 use compcodes::{Codebooks, isa::Isa};
 use ndarray::{Array2, Array3, Axis, concatenate, s};
 use std::time::{Duration, Instant};

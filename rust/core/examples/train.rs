@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release -p compcodes --example train
 
+use compcodes::search::exact;
 use compcodes::train::{Training, train};
-use compcodes::{Index, Metric, Model, exact};
+use compcodes::{Index, Metric, Model};
 use ndarray::Array2;
 
 fn main() -> compcodes::Result<()> {

@@ -2,38 +2,26 @@
 //!
 //! # Modules
 //!
-//! They stand in the order of the data's way: [`vectors`] are what is encoded; [`train`] learns [`codebooks`], by turns of
-//! [`encode`], [`update`] and [`solve`] from an [`init`]; codes are [`packed`], and with a query's [`tables`] [`scan`]
-//! finds the best, which [`rerank`] orders by exact products. An [`index`] puts this together, and [`io`] keeps it.
+//! They stand in the order of the way of the data, and use only those above them: [`vectors`] are what is encoded; each
+//! is approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the codebooks;
+//! [`codes`] are packed for the [`scan`], which finds the best of them for the tables of a query; [`search`] compares the
+//! vectors themselves. A [`model`] and its codes make an [`index`], and [`io`] writes both to files.
 
-mod chunk;
 pub mod error;
 pub mod isa;
-mod lines;
+mod linalg;
 pub mod monitor;
-mod product;
+mod parallel;
 
 pub mod vectors;
 
 pub mod codebooks;
-pub mod conjugate;
-pub mod directions;
 pub mod encode;
-pub mod init;
-pub mod kmeans;
-pub mod reseed;
-pub mod solve;
 pub mod train;
-pub mod update;
 
-pub mod exact;
-pub mod hamming;
-pub mod metric;
-pub mod packed;
-pub mod rerank;
+pub mod codes;
 pub mod scan;
-pub mod tables;
-mod topk;
+pub mod search;
 
 pub mod index;
 pub mod io;
@@ -42,5 +30,5 @@ pub mod model;
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
 pub use index::Index;
-pub use metric::Metric;
 pub use model::Model;
+pub use vectors::metric::Metric;

@@ -1,9 +1,9 @@
 //! A trained model: what encodes, decodes and searches.
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::directions::Directions;
 use crate::encode::{Encoder, Encoding, Loss, Start};
 use crate::error::{Result, invalid};
+use crate::vectors::basis::Directions;
 use ndarray::Array2;
 use serde_json::{Map, Value};
 

@@ -3,10 +3,10 @@
 //!
 //! Worth running again with `COMPCODES_CHUNK=7`: every boundary between chunks is met then.
 
+use compcodes::codes::packed::PackedCodes;
 use compcodes::isa::Isa;
-use compcodes::packed::PackedCodes;
+use compcodes::scan::tables::Tables;
 use compcodes::scan::{Adjust, Hits, Levels, Options, levels_above, search};
-use compcodes::tables::Tables;
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate};
 use std::cmp::Ordering;
 

@@ -1,8 +1,8 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
 use compcodes::Codebooks;
-use compcodes::directions::Directions;
 use compcodes::vectors::Vectors;
+use compcodes::vectors::basis::Directions;
 use half::f16;
 use numpy::{
     PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,

@@ -4,9 +4,11 @@ use crate::arrays::{Rows, codebooks, codes, directions, numbers};
 use crate::errors::to_python;
 use crate::run::run;
 use compcodes::encode::{Encoding, Loss, Start};
-use compcodes::update::{NormalEquations, Prior, Problem};
+use compcodes::search::hamming;
+use compcodes::train::equations::{NormalEquations, Prior, Problem};
+use compcodes::train::{conjugate, equations, init, kmeans};
 use compcodes::vectors::Vectors;
-use compcodes::{Codebooks, Selection, conjugate, encode, hamming, init, kmeans, update};
+use compcodes::{Codebooks, Selection, encode};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -277,7 +279,7 @@ pub(crate) fn reseed<'py>(
     let (errors, shared) =
         (numbers(errors, "errors")?.as_array().to_vec(), self::selection(selection)?.is_shared());
     let (x, codes) = (rows.view(), codes.as_array());
-    let moved = py.detach(|| compcodes::reseed::reseed(&books, &*x, codes, &errors, shared));
+    let moved = py.detach(|| compcodes::train::reseed::reseed(&books, &*x, codes, &errors, shared));
     let (books, count) = moved.map_err(to_python)?;
     Ok((books.into_inner().into_pyarray(py), count))
 }
@@ -358,7 +360,7 @@ pub(crate) fn sums<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
-    Ok(run(py, n_jobs, None, |monitor| update::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
+    Ok(run(py, n_jobs, None, |monitor| equations::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
 }
 
 /// Encodes with codebooks in orthogonal subspaces.

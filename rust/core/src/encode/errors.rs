@@ -1,10 +1,10 @@
 //! How good given codes are.
 
 use super::{CHUNK, Loss};
-use crate::chunk;
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
+use crate::parallel;
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array1, ArrayView2};
 use rayon::prelude::*;
@@ -24,7 +24,7 @@ pub fn errors(
     check_rows(codes, x)?;
     codebooks.check_codes(codes)?;
     let mut errors = Array1::zeros(x.n());
-    let (rows, d) = (chunk::rows(CHUNK), codebooks.dim());
+    let (rows, d) = (parallel::rows(CHUNK), codebooks.dim());
     let counter = Counter::new(monitor, x.n() as u64);
     let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
     let failed = chunks

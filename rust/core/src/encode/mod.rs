@@ -23,13 +23,13 @@ pub use loss::Loss;
 pub(crate) use nearest::Nearest;
 pub use subspaces::SubspaceEncoder;
 
-use crate::chunk;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
-use crate::directions::{Directions, Stretched};
 use crate::error::Result;
 use crate::isa::{self, Isa, Kernel, Level};
+use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
-use crate::product::{Panels, Tiles, multiply};
+use crate::parallel;
+use crate::vectors::basis::{Directions, Stretched};
 use crate::vectors::{Vectors, check_dim};
 use choose::{Given, Scratch};
 use errors::check_rows;
@@ -217,7 +217,7 @@ impl Encoder {
                 &stretched
             }
         };
-        let (m, rows) = (self.codebooks.n_codebooks(), chunk::rows(self.together()));
+        let (m, rows) = (self.codebooks.n_codebooks(), parallel::rows(self.together()));
         let counter = Counter::new(monitor, x.n() as u64);
         let codes =
             codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();

@@ -2,7 +2,7 @@
 
 use super::lanes;
 use crate::isa::{self, Isa, Kernel, Level};
-use crate::product::{Panels, Tiles, multiply};
+use crate::linalg::gemm::{Panels, Tiles, multiply};
 
 /// Vectors whose scores are computed at once: 24 KB for K = 256, which the L1 cache holds.
 const ROWS: usize = 24;

@@ -14,7 +14,7 @@ use super::lanes::LANES;
 use super::space::Vector;
 use crate::error::Result;
 use crate::isa::Level;
-use crate::product::{Tiles, multiply};
+use crate::linalg::gemm::{Tiles, multiply};
 use crate::vectors::{Vectors, read_finite};
 
 /// What one thread works in: the vectors of a chunk, and their scores.

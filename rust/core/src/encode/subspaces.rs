@@ -2,12 +2,12 @@
 //! codeword of each is the best code, and needs only the vector's part in that subspace.
 
 use super::nearest::{Desk, Nearest};
-use crate::chunk;
 use crate::codebooks::MAX_CODEWORDS;
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
+use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
-use crate::product::{Panels, Tiles, multiply};
+use crate::parallel;
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
@@ -93,7 +93,7 @@ impl SubspaceEncoder {
     /// `x` has another d, or a row that is not finite; or `monitor` cancels.
     pub fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
         check_dim(x, "X", self.dim)?;
-        let (m, rows) = (self.books.len(), chunk::rows(CHUNK));
+        let (m, rows) = (self.books.len(), parallel::rows(CHUNK));
         let mut codes = Array2::zeros((x.n(), m));
         let counter = Counter::new(monitor, x.n() as u64);
         let chunks = codes.as_slice_mut().expect("fresh").par_chunks_mut(rows * m).enumerate();

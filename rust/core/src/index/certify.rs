@@ -12,11 +12,11 @@
 
 use super::Index;
 use crate::error::{Result, invalid};
-use crate::metric::{normalise, squared_norm};
 use crate::monitor::Monitor;
-use crate::rerank::rerank;
 use crate::scan::{Adjust, Hits, Options};
+use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
+use crate::vectors::metric::{normalise, squared_norm};
 use ndarray::{ArrayView2, Axis, concatenate, s};
 
 impl Index {

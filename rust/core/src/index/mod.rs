@@ -4,23 +4,22 @@ mod certify;
 mod column;
 mod ids;
 mod search;
-mod store;
 
 use crate::codebooks::MAX_CODEWORDS;
+use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
+use crate::codes::store::Store;
 use crate::encode::error_bounds;
 use crate::error::{Error, Result, invalid};
-use crate::metric::{Metric, squared_norm};
 use crate::model::Model;
 use crate::monitor::Monitor;
-use crate::packed::{BLOCK, PackedCodes, PackedView};
 use crate::scan::Levels;
-use crate::tables::TableBuilder;
+use crate::scan::tables::TableBuilder;
 use crate::vectors::Vectors;
+use crate::vectors::metric::{Metric, squared_norm};
 use column::Column;
 use ids::Ids;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
-pub(crate) use store::Store;
 
 /// What an index measures, and what it keeps for that beside the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Searching an index.
 
 use super::Index;
+use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
-use crate::metric::{Metric, normalise};
 use crate::monitor::Monitor;
-use crate::packed::BLOCK;
-use crate::rerank::rerank;
 use crate::scan::{self, Adjust, Hits, Levels, Options};
+use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
+use crate::vectors::metric::{Metric, normalise};
 use ndarray::{ArrayView2, Axis, s};
 use rayon::prelude::*;
 

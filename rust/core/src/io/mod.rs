@@ -3,7 +3,7 @@
 //! | tensor | type | shape | in |
 //! |---|---|---|---|
 //! | `codebooks` | F32 | (M, K, d) | models and indexes |
-//! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::packed) | indexes |
+//! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::codes::packed) | indexes |
 //! | `levels` | F32 | (256), what the last column's bytes stand for | indexes that have one beyond the codes |
 //! | `biases` | F32 | (n), −½‖x̄‖², or ‖x − x̄‖ | Euclidean indexes with exact norms, or with residuals |
 //! | `ids` | I64 | (n) | indexes with ids of their own |
@@ -16,10 +16,11 @@
 mod container;
 
 use crate::codebooks::Codebooks;
+use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
+use crate::codes::store::Store;
 use crate::error::{Error, Result};
-use crate::index::{Index, Parts, Settings, Store};
+use crate::index::{Index, Parts, Settings};
 use crate::model::Model;
-use crate::packed::{BLOCK, PackedCodes, PackedView};
 pub use container::VERSION;
 use container::{Reader, Tensor, map};
 use ndarray::Array3;
@@ -202,7 +203,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
     use crate::codebooks::Selection;
-    use crate::metric::Metric;
+    use crate::vectors::metric::Metric;
     use ndarray::Array2;
     use std::fs;
 

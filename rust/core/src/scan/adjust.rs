@@ -3,8 +3,8 @@
 //! Both are stored as one byte a vector, in columns of the packed codes after the M codes: first the scale's, then the
 //! bias'. A byte names one of 256 levels. So the scan bounds scores with them at full speed, as if they were codes.
 
+use crate::codes::packed::PackedView;
 use crate::error::{Result, invalid};
-use crate::packed::PackedView;
 
 /// The 256 numbers that the bytes of a column stand for.
 pub type Levels = [f32; 256];

@@ -28,7 +28,7 @@
 //!   is raised by 2⁻⁴⁸ of them.
 
 use super::adjust::Adjust;
-use crate::tables::Table;
+use crate::scan::tables::Table;
 
 /// Above the largest possible error of a sum of bytes, in steps.
 const SLACK: f64 = 0.005;
@@ -199,7 +199,7 @@ fn levels(levels: Option<&[f32; 256]>, default: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packed::{BLOCK, Line};
+    use crate::codes::packed::{BLOCK, Line};
     use crate::scan::score::Scorer;
     use proptest::prelude::*;
 

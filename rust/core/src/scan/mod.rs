@@ -9,27 +9,22 @@
 //! scored in f32 (`score`) and offered to the top k. The kernel is the only part written per instruction set.
 
 mod adjust;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod bounds;
 mod kernel;
-#[cfg(target_arch = "aarch64")]
-mod neon;
-mod scalar;
 mod scanner;
 mod score;
+pub mod tables;
+pub(crate) mod topk;
 
 pub use adjust::{Adjust, Levels, levels_above};
 
-use crate::chunk;
+use crate::codes::packed::{BLOCK, PackedView};
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
-use crate::packed::{BLOCK, PackedView};
-use crate::tables::Tables;
-use crate::topk::{Key, TopK};
+use crate::parallel;
+use crate::scan::tables::Tables;
+use crate::scan::topk::{Key, TopK};
 use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -189,7 +184,7 @@ impl<'a> Plan<'a> {
 
     /// Takes all scanners over `blocks`, chunk by chunk.
     fn scan(&self, scanners: &mut [Scanner<'_>], blocks: Range<usize>, counter: &Counter<'_>) -> Result<()> {
-        let rows = chunk::rows(CHUNK_BYTES / self.codes.n_columns());
+        let rows = parallel::rows(CHUNK_BYTES / self.codes.n_columns());
         for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
             let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
             scanners.iter_mut().for_each(|scanner| scanner.scan(chunk.clone()));

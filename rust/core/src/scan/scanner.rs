@@ -4,8 +4,8 @@ use super::Plan;
 use super::bounds::Bounds;
 use super::kernel::Kernel;
 use super::score::Scorer;
-use crate::packed::{BLOCK, Line, PackedView};
-use crate::topk::{Key, TopK};
+use crate::codes::packed::{BLOCK, Line, PackedView};
+use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.

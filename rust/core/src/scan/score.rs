@@ -1,8 +1,8 @@
 //! The definition of a score, which every candidate is put to.
 
 use super::adjust::Adjust;
-use crate::packed::{BLOCK, Line};
-use crate::tables::Table;
+use crate::codes::packed::{BLOCK, Line};
+use crate::scan::tables::Table;
 
 /// Scores of one query: entries of its tables added in order, from 0; times the scale; plus the bias.
 #[derive(Clone, Copy, Debug)]

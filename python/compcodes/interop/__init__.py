@@ -1,0 +1,1 @@
+"""What other libraries made, taken over."""

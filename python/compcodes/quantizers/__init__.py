@@ -1,0 +1,27 @@
+"""Quantizers: `CompositionalCodes`, the methods that the paper compares with, and the usual baselines of the field.
+
+Each yields codebooks (M, K, d) and codes, and is searched by the same `compcodes.Index`.
+"""
+
+from compcodes.quantizers.base import NotFittedError, Quantizer
+from compcodes.quantizers.cartesian import CartesianKMeans
+from compcodes.quantizers.compositional import CompositionalCodes
+from compcodes.quantizers.hyperplanes import RandomHyperplaneHash
+from compcodes.quantizers.opq import OptimizedProductQuantizer
+from compcodes.quantizers.permutation import order_permutations, permutation_codebooks, permutation_queries
+from compcodes.quantizers.product import ProductQuantizer
+from compcodes.quantizers.residual import ResidualQuantizer
+
+__all__ = [
+    "CartesianKMeans",
+    "CompositionalCodes",
+    "NotFittedError",
+    "OptimizedProductQuantizer",
+    "ProductQuantizer",
+    "Quantizer",
+    "RandomHyperplaneHash",
+    "ResidualQuantizer",
+    "order_permutations",
+    "permutation_codebooks",
+    "permutation_queries",
+]

@@ -1,0 +1,447 @@
+"""The model: vectors to codes of a few bytes, and back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import (
+    as_count,
+    as_numbers,
+    as_queries,
+    as_vectors,
+    as_weights,
+    check_jobs,
+    check_range,
+    check_rows,
+)
+from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers.base import NotFittedError, Quantizer, as_json, as_seed
+from compcodes.training import encoders, losses, streaming
+from compcodes.training.trainer import Report, Trained, Trainer
+from compcodes.training.tuning import tune
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CompositionalCodes", "NotFittedError"]
+
+_CHOICES = {
+    "selection": ("group", "m-selection", "m-combination"),
+    "init": ("residual", "random"),
+}
+
+
+class CompositionalCodes(Quantizer):
+    """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
+
+    The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
+    given and checked by `fit`.
+
+    Parameters
+    ----------
+    n_codebooks : int, default 8
+        M, 1 to 64: the bytes of a code. More are more accurate, and slower to train.
+    n_codewords : int, default 256
+        K, 2 to 256: codewords of a codebook. 256 uses the whole byte.
+    selection : {"group", "m-selection", "m-combination"}, default "group"
+        The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
+        codewords. With ``n_codebooks=1`` each of them is k-means.
+    encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
+        How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
+        code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
+    loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
+        What training and encoding make small: the error that inner products with likely queries suffer, or the
+        squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
+        given.
+    init : {"residual", "random"} or (M, K, d) array, default "residual"
+        The start: residual k-means; random vectors; or codebooks of your own.
+    anneal : int, default 50
+        Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
+        large. Used with local search only, and not from codebooks of your own.
+    max_iter : int, default 25
+        The most iterations after that.
+    tol : float, default 1e-3
+        Training ends when an iteration lowers the objective by less than this share of it.
+    ridge : float, default 1e-3
+        Weight of the pull toward the previous codebooks in the update, as a share of the mean use of a codeword.
+    shrinkage : float, default 4.0
+        How strongly the update pulls codewords to the mean of their codebook, in multiples of what would be right
+        were all of it normally distributed. Without it (0) codebooks fit the noise of small data, and drift apart in
+        ways that cancel out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
+    random_state : int, numpy.random.Generator or None, default 0
+        Seed. The same seed and data give the same model, for any number of threads.
+    n_jobs : int, optional
+        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
+        solve follows numpy's own settings.
+    max_train : int, optional
+        The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
+        count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
+        and then count less. By default it trains on all.
+
+    Attributes
+    ----------
+    codebooks_ : (M, K, d) float32
+        Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
+    history_ : list of dict
+        "iteration", "objective" (mean loss of the training vectors, by weight), "seconds" since the beginning, and
+        "vectors", how many were trained on; the start is iteration 0. The objective never rises. It is that of the
+        codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
+        `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
+    loss_ : dict
+        The loss that was used: "name" and, for "inner-product", the "eta", "weight_power", "demand" and "metric" that
+        were given or chosen.
+    directions_ : (r, d) float32
+        Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
+    n_features_in_ : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, compcodes as cc
+    >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> q = cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)
+    >>> codes = q.encode(X)
+    >>> codes.shape, codes.dtype
+    ((2000, 4), dtype('uint8'))
+    >>> q.decode(codes).shape
+    (2000, 16)
+    """
+
+    loss_: dict[str, Any]
+    directions_: NDArray[np.float32]
+    _past: streaming.Past | None = None
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        n_codewords: int = 256,
+        selection: str = "group",
+        *,
+        encoder: str | encoders.Encoder = "local-search",
+        loss: str | losses.Loss = "inner-product",
+        init: str | ArrayLike = "residual",
+        anneal: int = 50,
+        max_iter: int = 25,
+        tol: float = 1e-3,
+        ridge: float = 1e-3,
+        shrinkage: float = 4.0,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        max_train: int | None = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.selection = selection
+        self.encoder = encoder
+        self.loss = loss
+        self.init = init
+        self.anneal = anneal
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ridge = ridge
+        self.shrinkage = shrinkage
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.max_train = max_train
+
+    def fit(
+        self,
+        X: ArrayLike,
+        queries: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        progress: ProgressLike = None,
+    ) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
+            number.
+        queries : (nq, d), optional
+            Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and lets the
+            vectors that they find count more. Without them rows of `X` serve for the choice. "reconstruction" only
+            checks them.
+        sample_weight : (n,), optional
+            Weight of each vector in the objective.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are
+            "choose loss", where its parameters are not given, and "fit".
+
+        Returns
+        -------
+        CompositionalCodes
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError
+            A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
+        TypeError
+            An array is not of real numbers.
+        """
+        X, weights = self._training_data(X, sample_weight)
+        self._check()
+        if queries is not None:
+            queries = as_queries(queries, X.shape[1], "queries")
+            if len(queries) == 0:
+                raise ValueError(f"queries has shape {queries.shape}: want at least one, or None")
+            check_rows("queries", queries)
+        if weights is not None:
+            weights = weights / weights.max()  # tiny ones would vanish in products
+        self._adopt(*self._train(X, queries, weights, self.max_train, progress))
+        return self
+
+    def partial_fit(
+        self, X: ArrayLike, sample_weight: ArrayLike | None = None, *, progress: ProgressLike = None
+    ) -> Self:
+        """Learn from one batch of a stream.
+
+        The first call is `fit`; it chooses the loss. Each later one goes on from the codebooks at hand, be they of
+        `fit`, of a file, or of the batches before: it encodes the batch, and updates the codebooks for it and for what
+        it keeps of earlier batches, sums of a size that does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
+        `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
+
+        Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
+        and each batch weighs more than those before: every call forgets two fifths of their sums,
+        or as much as a small batch brings.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            The batch.
+        sample_weight : (n,), optional
+            Weight of each vector.
+        progress : callable or True, optional
+            As in `fit`.
+
+        Returns
+        -------
+        CompositionalCodes
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As in `fit`; or n_codebooks, n_codewords or selection are no longer those of the model.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> rng = np.random.default_rng(0)
+        >>> q = cc.CompositionalCodes(n_codebooks=2, n_codewords=16)
+        >>> for _ in range(3):
+        ...     q = q.partial_fit(rng.normal(size=(1000, 8)))
+        >>> q.history_[-1]["vectors"]
+        3000
+        """
+        X, weights = self._training_data(X, sample_weight)
+        self._check()
+        if not hasattr(self, "codebooks_"):
+            trainer, trained, loss = self._train(X, None, weights, None, progress)
+            sums = trainer.sums(trained.codes)
+            self._adopt(trainer, trained, loss)
+            self._past = streaming.Past(trained.codebooks, *sums)
+            return self
+        codebooks = self.codebooks_
+        for name, have in [
+            ("n_codebooks", codebooks.shape[0]),
+            ("n_codewords", codebooks.shape[1]),
+            ("selection", self._selection),
+        ]:
+            if getattr(self, name) != have:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
+                )
+        if X.shape[1] != codebooks.shape[2]:
+            raise ValueError(f"X has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+        last = self.history_[-1] if self.history_ else {}
+        iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
+        seed = (as_seed(self.random_state) + iteration) % 2**64
+        trainer = self._trainer(X, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
+        directions = self.directions_ if len(self.directions_) else None
+        trainer = trainer.with_loss(losses.as_loss(self.loss_), weights, directions=directions)
+        past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
+        start = time.perf_counter()
+        codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
+        entry = {
+            "iteration": iteration,
+            "objective": objective,
+            "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
+            "vectors": seen + len(X),
+        }
+        self._set(codebooks, self._selection)
+        self._past = past
+        self.history_ = [*self.history_, entry]
+        return self
+
+    def _training_data(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        vectors = as_vectors(X, "X")
+        if len(vectors) == 0:
+            raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
+        return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
+
+    def _train(
+        self,
+        X: NDArray[Any],
+        queries: NDArray[np.float32] | None,
+        weights: NDArray[np.float64] | None,
+        max_train: int | None,
+        progress: ProgressLike,
+    ) -> tuple[Trainer, Trained, losses.Loss]:
+        loss, seed = losses.as_loss(self.loss), as_seed(self.random_state)
+        init = self._init_for(X.shape[1])
+        if isinstance(loss, losses.InnerProduct):
+            loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
+        trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights, queries)
+        if isinstance(loss, losses.InnerProduct) and trainer.directions is None:
+            loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
+        trainer = trainer.sampled(max_train)
+        return trainer, trainer.run(init), loss
+
+    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
+        self._set(trained.codebooks, self.selection)
+        none = np.zeros((0, self.n_features_in_), np.float32)
+        self._direct(none if trainer.directions is None else trainer.directions)
+        self.history_ = trained.history
+        self.loss_ = losses.parameters(loss)
+
+    def _trainer(self, X: NDArray[Any], seed: int, report: Report | None, passes: int | None = None) -> Trainer:
+        encoder = encoders.as_encoder(self.encoder)
+        own = not isinstance(self.init, str)
+        return Trainer(
+            X,
+            n_codebooks=self.n_codebooks,
+            n_codewords=self.n_codewords,
+            selection=self.selection,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            ridge=self.ridge,
+            shrinkage=self.shrinkage,
+            seed=seed,
+            encoder=encoder.training_steps(),
+            anneal=self.anneal if encoder.anneals and not own else 0,
+            n_jobs=self.n_jobs,
+            report=report,
+            passes=passes,
+        )
+
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        return self._encoder().encode(X, self.n_jobs, report)
+
+    @classmethod
+    def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
+        """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
+
+        Raises
+        ------
+        ValueError
+            They have another shape, or hold NaN or infinity.
+        """
+        codebooks = np.array(codebooks, dtype=np.float32, order="C")
+        if codebooks.ndim != 3:
+            raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
+        _core.Encoder(codebooks, selection, 1)
+        return cls._restored(codebooks, selection, {})
+
+    @classmethod
+    def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
+        self = super()._restored(codebooks, selection, stored)
+        self.selection = selection
+        if not isinstance(self.encoder, str):
+            self.encoder = encoders.as_encoder(self.encoder)
+        if not isinstance(self.loss, str):
+            self.loss = losses.as_loss(self.loss)
+        try:
+            self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the model's {error}") from None
+        rows, d = stored.get("directions", []), codebooks.shape[2]
+        try:
+            with np.errstate(over="ignore"):
+                directions = np.array(rows, dtype=np.float32).reshape(len(rows), d)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"the model's directions are not rows of {d} numbers") from None
+        _core.Encoder(np.zeros((1, 1, d), np.float32), directions=directions)  # checks them
+        self._direct(directions)
+        return self
+
+    def _parameters(self) -> str:
+        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        if not isinstance(self.encoder, str):
+            params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
+        if not isinstance(self.loss, str):
+            params["loss"] = losses.parameters(losses.as_loss(self.loss))
+        directions = [[float(str(value)) for value in row] for row in self.directions_]  # as few digits as it takes
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_, "directions": directions})
+
+    def _check(self) -> None:
+        for name, low, high in [
+            ("n_codebooks", 1, 64),
+            ("n_codewords", 2, 256),
+            ("anneal", 0, None),
+            ("max_iter", 0, None),
+        ]:
+            check_range(name, getattr(self, name), low, high)
+        if self.max_train is not None:
+            as_count("max_train", self.max_train)
+        check_jobs(self.n_jobs)
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
+                raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
+        for name, positive in [("tol", False), ("ridge", True), ("shrinkage", False)]:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+                raise TypeError(f"{name} is {value!r}: want a number")
+            if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
+                raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
+        if self.shrinkage > 1e9:
+            raise ValueError(f"shrinkage is {self.shrinkage}: want at most 1e9")
+        if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
+            raise ValueError(
+                f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
+            )
+
+    def _init_for(self, dim: int) -> str | NDArray[np.float32]:
+        if isinstance(self.init, str):
+            return self.init
+        codebooks = np.array(as_numbers("init", self.init), dtype=np.float32, order="C")
+        if not np.isfinite(codebooks).all():
+            raise ValueError("init holds NaN, an infinity or a value beyond float32")
+        want = (self.n_codebooks, self.n_codewords, dim)
+        if codebooks.shape != want:
+            raise ValueError(f"init has shape {codebooks.shape}: want {want}")
+        return codebooks
+
+    def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
+        self._past = None
+        super()._set(codebooks, selection)
+
+    def _direct(self, directions: NDArray[np.float32]) -> None:
+        directions.flags.writeable = False
+        self.directions_ = directions
+
+    def _encoder(self) -> _core.Encoder:
+        """Return the encoder of the codebooks, prepared once."""
+        codebooks = self._fitted()
+        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
+        arrays = codebooks, self.directions_
+        cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
+        if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
+            encoder, eta, selection = made_for
+            core = _core.Encoder(
+                codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
+            )
+            cached = self._cache = (arrays, made_for, core)
+        return cached[2]

@@ -1,0 +1,150 @@
+"""Signs of random projections (Charikar, *Similarity Estimation Techniques from Rounding Algorithms*, 2002)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import as_codes, as_count, as_queries, as_vectors, check_jobs, check_range
+from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._training import Report
+from compcodes.quantizers.base import Quantizer, as_seed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["RandomHyperplaneHash"]
+
+#: The signs (256, 8) that a byte stands for, its lowest bit first.
+SIGNS = (2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") - 1.0).astype(np.float32)
+
+
+class RandomHyperplaneHash(Quantizer):
+    """One bit for each of some random hyperplanes: on which side of it a vector lies. The paper's LSH.
+
+    Two vectors differ in a share of bits that is their angle over π, on average. Eight signs are a byte, and so a code
+    of a codebook with the 256 sums of ± eight directions: decoded, codes approximate the direction of a vector, and
+    `Index` compares queries as they are with codes, the asymmetric way, which is more accurate than comparing bits.
+
+    Parameters
+    ----------
+    n_bits : int, default 64
+        Bits of a code, a multiple of 8, at most 512.
+    random_state : int, numpy.random.Generator or None, default 0
+        Seed of the hyperplanes.
+    n_jobs : int, optional
+        Threads; all cores by default.
+
+    Attributes
+    ----------
+    codebooks_ : (n_bits / 8, 256, d) float32
+        Read-only.
+    n_features_in_ : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, compcodes as cc
+    >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> q = cc.RandomHyperplaneHash(n_bits=128).fit(X)
+    >>> codes = q.encode(X)
+    >>> scores, ids = q.search(X[:3], codes, k=5)
+    >>> ids[:, 0]
+    array([0, 1, 2])
+    >>> scores[:, 0]
+    array([0., 0., 0.], dtype=float32)
+    """
+
+    method = "random-hyperplanes"
+
+    def __init__(
+        self, n_bits: int = 64, random_state: int | np.random.Generator | None = 0, n_jobs: int | None = None
+    ) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+        """Draw the hyperplanes; of `X` (n, d) only d counts.
+
+        Raises
+        ------
+        ValueError
+            A parameter or argument has a wrong value or shape.
+        TypeError
+            An array is not of real numbers.
+        """
+        check_range("n_bits", self.n_bits, 8, 512)
+        if self.n_bits % 8:
+            raise ValueError(f"n_bits is {self.n_bits}: want a multiple of 8")
+        check_jobs(self.n_jobs)
+        d = as_vectors(X, "X").shape[1]
+        if d == 0:
+            raise ValueError(f"X has shape {np.shape(X)}: want at least one dimension")
+        normals = np.random.default_rng(as_seed(self.random_state)).standard_normal((self.n_bits // 8, 8, d))
+        # Of the sum of ± normals the mean is √(2/π) n_bits x/‖x‖: so scaled, codes approximate directions.
+        self._set((SIGNS @ normals * (np.sqrt(np.pi / 2) / self.n_bits)).astype(np.float32))
+        self.history_ = []
+        return self
+
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        codebooks = self._fitted()
+        cached: tuple[Any, _core.SubspaceEncoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks:
+            # In the dimensions of the normals the nearest of all ± 1 is that of the signs.
+            normals = codebooks[:, 1 << np.arange(8)] - codebooks[:, :1]
+            rotation = np.ascontiguousarray(normals.reshape(-1, codebooks.shape[2]).T)
+            cached = self._cache = (codebooks, _core.SubspaceEncoder([SIGNS] * len(codebooks), rotation))
+        return cached[1].encode(X, self.n_jobs, report)
+
+    def search(
+        self,
+        Q: ArrayLike,
+        codes: ArrayLike,
+        k: int = 10,
+        *,
+        asymmetric: bool = False,
+        progress: ProgressLike = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the k codes that are nearest to each query.
+
+        Parameters
+        ----------
+        Q : (nq, d) or (d,)
+            Queries; one vector is one query.
+        codes : (n, n_bits / 8) uint8
+            As `encode` gives them.
+        k : int, default 10
+            How many to find. May exceed the number of codes.
+        asymmetric : bool, default False
+            Compare the queries themselves with the codes, as `Index` does, instead of their bits.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        scores : (nq, k) float32
+            Best first: minus the number of bits that differ, or inner products with the decoded codes; −inf where there
+            are fewer than k codes.
+        positions : (nq, k) int64
+            Rows of `codes`, of equal scores the lower first; −1 where there are fewer than k codes.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            Shapes that do not fit, NaN or infinity in `Q`, or k below 1.
+        """
+        from compcodes.index import Index
+
+        codebooks = self._fitted()
+        queries, codes = as_queries(Q, codebooks.shape[2]), as_codes(codes, len(codebooks))
+        k = as_count("k", k)
+        if asymmetric:
+            return Index(self, n_jobs=self.n_jobs).add_codes(codes).search(queries, k, progress=progress)
+        bits = self._encode(queries, None)
+        return _core.hamming_search(codes, bits, k, self.n_jobs, staged(progress, "search"))

@@ -1,0 +1,67 @@
+"""Product quantization (Jégou et al., *Product Quantization for Nearest Neighbor Search*, 2011)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compcodes import _core
+from compcodes.quantizers._training import Floats, Report
+from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans
+
+__all__ = ["ProductQuantizer"]
+
+
+class ProductQuantizer(SubspaceQuantizer):
+    """k-means in each of M stretches of dimensions.
+
+    In the terms of the paper: codebooks that are zero outside their own dimensions. Those that d leaves over when
+    divided by M go to the first codebooks.
+
+    Parameters
+    ----------
+    n_codebooks : int, default 8
+        M, 1 to 64 and at most d: the bytes of a code.
+    n_codewords : int, default 256
+        K, 2 to 256.
+    max_iter : int, default 25
+        The most iterations of k-means.
+    random_state : int, numpy.random.Generator or None, default 0
+        Seed. The same seed and data give the same model, for any number of threads.
+    n_jobs : int, optional
+        Threads; all cores by default.
+
+    Attributes
+    ----------
+    codebooks_ : (M, K, d) float32
+        Read-only.
+    history_ : list of dict
+        "iteration" and "objective", the mean squared error of the training vectors, which never rises.
+    n_features_in_ : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, compcodes as cc
+    >>> X = np.random.default_rng(0).normal(size=(2000, 18)).astype(np.float32)
+    >>> q = cc.ProductQuantizer(n_codebooks=4, n_codewords=32).fit(X)
+    >>> q.encode(X).shape
+    (2000, 4)
+    >>> (q.codebooks_ != 0).any(axis=1).sum(axis=1)
+    array([5, 5, 4, 4])
+    >>> scores, ids = cc.Index(q).add(X).search(X[:2], k=5)
+    """
+
+    method = "product"
+
+    def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
+        M, K, d = self.n_codebooks, self.n_codewords, X.shape[1]
+        words, objectives = kmeans(X, M, K, self.max_iter, seed, self.n_jobs, report)
+        codebooks = np.zeros((M, K, d), np.float32)
+        for book, (first, last), word in zip(codebooks, edges(d, M), words, strict=True):
+            book[:, first:last] = word
+        return codebooks, objectives
+
+    def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
+        M, _, d = codebooks.shape
+        parts = zip(codebooks, edges(d, M), strict=True)
+        return _core.SubspaceEncoder([np.ascontiguousarray(book[:, first:last]) for book, (first, last) in parts])

@@ -1,0 +1,130 @@
+"""Residual quantization (Chen et al., *Approximate Nearest Neighbor Search by Residual Vector Quantization*, 2010)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import check_jobs, check_range
+from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._training import Floats, Report, history, seeds, training_sample, within
+from compcodes.quantizers.base import Quantizer, as_json, as_seed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["ResidualQuantizer"]
+
+
+class ResidualQuantizer(Quantizer):
+    """Each codebook by k-means of what the ones before it leave; codes by beam search.
+
+    Parameters
+    ----------
+    n_codebooks : int, default 8
+        M, 1 to 64: the bytes of a code.
+    n_codewords : int, default 256
+        K, 2 to 256.
+    beam : int, default 5
+        Width of the beam, in training and encoding: how many beginnings of a code are kept.
+    max_iter : int, default 25
+        The most iterations of k-means for a codebook.
+    random_state, n_jobs
+        As of `ProductQuantizer`.
+
+    Attributes
+    ----------
+    codebooks_ : (M, K, d) float32
+        Read-only.
+    history_ : list of dict
+        "iteration" and "objective": the mean squared error of the training vectors with one codebook, two, and so on.
+    n_features_in_ : int
+        d.
+
+    Examples
+    --------
+    >>> import numpy as np, compcodes as cc
+    >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> q = cc.ResidualQuantizer(n_codebooks=4, n_codewords=32).fit(X)
+    >>> scores, ids = cc.Index(q).add(X).search(X[:2], k=5)
+    """
+
+    method = "residual"
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        n_codewords: int = 256,
+        beam: int = 5,
+        max_iter: int = 25,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.beam = beam
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Training vectors. Of more than 256 · K of them a random sample is used.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        ResidualQuantizer
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError
+            A parameter or argument has a wrong value or shape; NaN or infinity in a training vector, with the row.
+        TypeError
+            An array is not of real numbers.
+        """
+        check_range("n_codebooks", self.n_codebooks, 1, 64)
+        check_range("n_codewords", self.n_codewords, 2, 256)
+        check_range("beam", self.beam, 1, 4096)
+        check_range("max_iter", self.max_iter, 1)
+        check_jobs(self.n_jobs)
+        seed = as_seed(self.random_state)
+        sample = training_sample(X, self.n_codewords, seed)
+        report = staged(progress, "fit")
+        codebooks = np.zeros((0, self.n_codewords, sample.shape[1]), np.float32)
+        residual, objectives = sample, []
+        for m, own_seed in enumerate(seeds(seed, self.n_codebooks)):
+            stages = within(report, m, self.n_codebooks)
+            book, _ = _core.kmeans(residual, self.n_codewords, self.max_iter, own_seed, self.n_jobs, stages)
+            codebooks = np.concatenate([codebooks, book[None]])
+            codes = self._core_encoder(codebooks).encode(sample, self.n_jobs)
+            residual = sample - _core.decode(codebooks, codes, self.n_jobs)
+            objectives.append(float(np.einsum("ij,ij->", residual, residual, dtype=np.float64)) / len(sample))
+        self._set(codebooks)
+        self.history_ = history(objectives)
+        return self
+
+    def _core_encoder(self, codebooks: Floats) -> _core.Encoder:
+        return _core.Encoder(codebooks, "group", 1.0, ("beam", self.beam), 0, self.n_jobs)
+
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        codebooks = self._fitted()
+        cached: tuple[Any, int, _core.Encoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks or cached[1] != self.beam:
+            cached = self._cache = (codebooks, self.beam, self._core_encoder(codebooks))
+        return cached[2].encode(X, self.n_jobs, report)
+
+    def _parameters(self) -> str:
+        # "encoder" tells the Rust crate how to encode.
+        encoder = {"name": "beam", "width": self.beam}
+        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        return as_json(params | {"method": self.method, "encoder": encoder, "history": self.history_})

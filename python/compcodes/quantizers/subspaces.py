@@ -1,0 +1,137 @@
+"""Codebooks in orthogonal subspaces: what product quantizers have in common."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import check_jobs, check_range
+from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._training import Doubles, Floats, Report, history, seeds, training_sample, within
+from compcodes.quantizers.base import Quantizer, as_seed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["SubspaceQuantizer", "edges", "kmeans", "rotated_back", "spans"]
+
+
+class SubspaceQuantizer(Quantizer):
+    """A quantizer of M codebooks, each in a subspace of its own; see `ProductQuantizer` for parameters.
+
+    The nearest codeword of each subspace then is the best code.
+    """
+
+    method = "subspaces"
+
+    def __init__(
+        self,
+        n_codebooks: int = 8,
+        n_codewords: int = 256,
+        max_iter: int = 25,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_codebooks = n_codebooks
+        self.n_codewords = n_codewords
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+        """Learn the codebooks.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Training vectors, d ≥ M. Of more than 256 · K of them a random sample is used.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        Quantizer
+            Itself. After an error or Ctrl-C the model is as it was before.
+
+        Raises
+        ------
+        ValueError
+            A parameter or argument has a wrong value or shape; NaN or infinity in a training vector, with the row.
+        TypeError
+            An array is not of real numbers.
+        """
+        check_range("n_codebooks", self.n_codebooks, 1, 64)
+        check_range("n_codewords", self.n_codewords, 2, 256)
+        check_range("max_iter", self.max_iter, 1)
+        check_jobs(self.n_jobs)
+        seed = as_seed(self.random_state)
+        sample = training_sample(X, self.n_codewords, seed)
+        if sample.shape[1] < self.n_codebooks:
+            raise ValueError(
+                f"n_codebooks is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
+            )
+        codebooks, objectives = self._learn(sample, seed, staged(progress, "fit"))
+        if not np.isfinite(codebooks).all():
+            raise ValueError("X has values too large to be squared in float64")
+        self._set(codebooks)
+        self.history_ = history(objectives)
+        return self
+
+    def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
+        """Codebooks (M, K, d) and the objective after each iteration."""
+        raise NotImplementedError
+
+    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
+        codebooks = self._fitted()
+        cached: tuple[Any, _core.SubspaceEncoder] | None = getattr(self, "_cache", None)
+        if cached is None or cached[0] is not codebooks:
+            cached = self._cache = (codebooks, self._encoder(codebooks))
+        return cached[1].encode(X, self.n_jobs, report)
+
+    def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
+        words, rotation = spans(codebooks)
+        return _core.SubspaceEncoder(words, rotation)
+
+
+def edges(d: int, M: int) -> list[tuple[int, int]]:
+    """First dimension of each subspace and the one after its last; where M does not divide d the first are larger."""
+    sizes = [d // M + (m < d % M) for m in range(M)]
+    return list(itertools.pairwise([0, *itertools.accumulate(sizes)]))
+
+
+def kmeans(
+    X: Floats, M: int, K: int, max_iter: int, seed: int, n_jobs: int | None, report: Report | None
+) -> tuple[list[Floats], list[float]]:
+    """k-means in each of M stretches of dimensions: codewords (K, d_m) of each, and the objective by iteration."""
+    words, histories = [], []
+    for m, ((first, last), own_seed) in enumerate(zip(edges(X.shape[1], M), seeds(seed, M), strict=True)):
+        centroids, objectives = _core.kmeans(X[:, first:last], K, max_iter, own_seed, n_jobs, within(report, m, M))
+        words.append(centroids)
+        histories.append(objectives)
+    length = max(map(len, histories))  # one that has settled before the others stays as it is
+    return words, [sum(h[min(i, len(h) - 1)] for h in histories) for i in range(length)]
+
+
+def rotated_back(words: list[Floats] | list[Doubles], rotation: Doubles) -> Doubles:
+    """Codebooks (M, K, d) whose codewords are `words` (K, d_m) in dimensions of X · `rotation`."""
+    parts = zip(words, edges(rotation.shape[1], len(words)), strict=True)
+    return np.stack([book @ rotation[:, first:last].T for book, (first, last) in parts])
+
+
+def spans(codebooks: Floats) -> tuple[list[Floats], Floats]:
+    """Codewords in an orthonormal basis of what each codebook spans about its mean, and all bases (d, Σ d_m).
+
+    Nearness to a codeword needs nothing of a vector but its part there. So codebooks alone say how to encode, wherever
+    they come from.
+    """
+    words, bases = [], []
+    for book in codebooks.astype(np.float64):
+        _, values, directions = np.linalg.svd(book - book.mean(axis=0), full_matrices=False)
+        basis = directions[: max(1, np.count_nonzero(values > 1e-6 * values[0]))].T
+        words.append((book @ basis).astype(np.float32))
+        bases.append(basis)
+    return words, np.hstack(bases).astype(np.float32)

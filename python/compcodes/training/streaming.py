@@ -1,0 +1,82 @@
+"""Online learning: batches that come one after another, and what is kept of those before.
+
+Of the vectors seen, the update needs only two sums, A = B Bᵀ and b = B X (Mairal et al., *Online dictionary learning
+for sparse coding*, 2009; Du & Wang propose it for these codes). They are as large for a million vectors as for a
+thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compcodes import _core
+from compcodes.training.trainer import Codes, Doubles, Floats, Sums, Trainer
+
+__all__ = ["Past", "absorb"]
+
+ROUNDS = 20
+"""Updates for each batch."""
+FORGET = 0.4
+"""Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more. A small
+batch takes only as much as it brings."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The sums of the vectors seen, and the codebooks that belong to them."""
+
+    codebooks: Floats
+    A: Doubles
+    b: Doubles
+
+    def prior(self, eta: float) -> Sums:
+        """Return what the update adds to the sums of a batch.
+
+        For the plain loss they are the sums themselves. The error along a vector is no function of them; there the
+        codebooks at hand stand for the optimum of what was seen, and A, larger by what the term along adds on
+        average, for how fast the loss rises from there.
+        """
+        if eta == 1:
+            return self.A, self.b
+        books, d = len(self.b) // self.codebooks.shape[1], self.codebooks.shape[2]
+        A = self.A * (1 + (eta - 1) / d)
+        return A, A @ self.codebooks[:books].reshape(-1, d).astype(np.float64)
+
+
+def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) -> tuple[Floats, Past, float]:
+    """Go on from `codebooks` with the trainer's vectors, a batch; (codebooks, what to keep, mean loss of the batch).
+
+    `seen` says of how many vectors the codebooks are where nothing else is kept of them: then such vectors are assumed
+    to be like those of the batch.
+    """
+    codes = trainer.coder(codebooks).encode(trainer.X, trainer.n_jobs, trainer.within())
+    A, b = trainer.sums(codes)
+    at_optimum = past is None or trainer.eta > 1
+    if past is None:
+        share = seen / len(trainer.X)
+        books = len(b) // codebooks.shape[1]
+        past = Past(codebooks, share * A, share * A @ codebooks[:books].reshape(len(b), -1).astype(np.float64))
+    kept = 1 - min(FORGET, np.trace(A) / np.trace(past.A)) if past.A.any() else 0.0
+    past = Past(codebooks, kept * past.A, kept * past.b)
+    prior, errors = past.prior(trainer.eta), trainer.errors(codebooks, codes)
+    # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
+    share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
+    for noise in trainer.noise(ROUNDS):
+        codebooks = trainer.update(codes, codebooks, share * trainer.pull(errors), prior)
+        codebooks = _reseeded(trainer, codebooks, codes, past)
+        codes, _ = trainer.improve((codebooks + noise).astype(np.float32) if trainer.anneal else codebooks, codes)
+        errors = trainer.errors(codebooks, codes)
+    A, b = trainer.sums(codes)
+    return codebooks, Past(codebooks, past.A + A, past.b + b), trainer.objective(errors)
+
+
+def _reseeded(trainer: Trainer, codebooks: Floats, codes: Codes, past: Past) -> Floats:
+    """Move the codewords that neither the batch nor the past uses."""
+    moved, count = _core.reseed(codebooks, trainer.X, codes, trainer.errors(codebooks, codes), trainer.selection)
+    if count == 0:
+        return codebooks
+    used: Any = (np.einsum("ii->i", past.A) >= 1).reshape(-1, codebooks.shape[1], 1)
+    return np.ascontiguousarray(np.where(used, codebooks, moved))

@@ -1,0 +1,128 @@
+"""Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
+
+No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
+long vectors do). So candidates are trained for a few iterations on a sample, which is then searched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core, evaluate
+from compcodes.training.losses import InnerProduct, norms
+from compcodes.training.trainer import Report, Trainer
+
+__all__ = ["tune"]
+
+SAMPLE = 10_000
+"""Vectors that candidates are trained on and that are searched."""
+QUERIES = 1000
+NEIGHBOURS = 10
+ITERATIONS = 8
+ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
+DEMANDS = (0.0, 0.5, 0.9)
+METRICS = (0.0, 0.5, 0.9)
+CLEARLY = 0.5
+"""What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
+CANDIDATES = 9
+"""About as many as are tried, for the progress that is shown."""
+EQUAL_NORMS = 0.02
+"""Standard deviation over mean of the norms below which weights by norm would all be 1."""
+
+
+def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | None) -> InnerProduct:
+    """Return `loss` with the parameters that are not given chosen for the trainer's data.
+
+    The score of a candidate is the share of the true 10 best that are among the first 10 found, over sample
+    queries, or rows of the data where there are none. Each parameter is climbed from a common value, the weights
+    first. The queries that are searched are not those that say which vectors are wanted.
+    """
+    if queries is None:
+        loss = replace(loss, demand=0.0, metric=0.0)
+    elif len(queries) < 2:
+        loss = replace(loss, demand=loss.demand or 0.0, metric=loss.metric or 0.0)
+    if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
+        return loss
+    norms(trainer.X)  # the rows that a sample has are not those that an error should name
+    sample = Sample(trainer, queries)
+    if loss.weight_power is None:
+        start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0, loss.metric or 0.0)
+        spread = sample.norms.std() / (sample.norms.mean() or 1.0)
+        power = sample.climb(start, "weight_power", POWERS, 2.0) if spread > EQUAL_NORMS else 0.0
+        loss = replace(loss, weight_power=power)
+    if loss.demand is None:
+        loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
+    if loss.metric is None:
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY / len(sample.queries) ** 0.5))
+    if loss.eta is None:
+        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
+    if trainer.report is not None:
+        trainer.report(1, 1)
+    return loss
+
+
+class Sample:
+    """Some vectors, some queries, and what is found with the losses tried so far."""
+
+    def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
+        rng = np.random.default_rng(trainer.seed)
+        X, n = trainer.X, len(trainer.X)
+        order = rng.choice(n, min(n, SAMPLE + QUERIES), replace=False) if n > SAMPLE else np.arange(n)
+        rows = np.sort(order[:SAMPLE])
+        self.others: NDArray[np.float32] | None = None
+        vectors = np.ascontiguousarray(X[rows], dtype=np.float32)
+        if queries is not None:
+            Q = queries[rng.permutation(len(queries))]
+            half = min(QUERIES, (len(Q) + 1) // 2)
+            self.queries, self.others = Q[:half], Q[half:]
+        else:
+            others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
+            self.queries = np.ascontiguousarray(X[np.sort(others)], dtype=np.float32)
+        self.k = min(NEIGHBOURS, len(vectors))
+        self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
+        self.norms = norms(vectors)
+        anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
+        self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest)
+        self.starts: dict[float | None, NDArray[np.float32]] = {}
+        self.scores: dict[InnerProduct, float] = {}
+
+    def score(self, loss: InnerProduct) -> float:
+        """Return the share of the nearest neighbours that a search finds after a short training."""
+        loss = InnerProduct(loss.eta or 1.0, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
+        if loss not in self.scores:
+            trainer = replace(self.trainer, report=self.within())
+            trainer = trainer.with_loss(loss, None, self.others)
+            if loss.metric not in self.starts:
+                self.starts[loss.metric] = trainer.start()
+            trained = trainer.run(self.starts[loss.metric])
+            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False, False)
+            index.add_codes(trained.codes)
+            ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
+            self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)
+        return self.scores[loss]
+
+    def within(self) -> Report | None:
+        """Progress of one candidate as progress of the choice; how many it takes is seen at the end."""
+        report, tried = self.trainer.report, min(len(self.scores), CANDIDATES - 1)
+        return report and (lambda done, total: report(tried * total + done, CANDIDATES * total))
+
+    def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float, by: float = 0.0) -> float:
+        """Return the value of a parameter from which neither neighbour is better, `by` so much."""
+
+        def score(at: int) -> float:
+            change: dict[str, Any] = {name: values[at]}
+            return self.score(replace(loss, **change))
+
+        at = values.index(start)
+        for step in (1, -1):
+            begin = at
+            while 0 <= at + step < len(values) and score(at + step) > score(at) + by:
+                at += step
+            if at != begin:
+                break
+        return values[at]

@@ -1,0 +1,156 @@
+//! The codebooks: M sets of K codewords of d numbers. A vector is approximated by the sum of one codeword from each.
+
+mod selection;
+
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
+pub use selection::Selection;
+
+/// The most codebooks a model may have: one byte of code each.
+pub const MAX_CODEBOOKS: usize = 64;
+/// The most codewords a codebook may have: what one byte can name.
+pub const MAX_CODEWORDS: usize = 256;
+
+/// Vectors decoded between two looks at the monitor.
+const DECODED: usize = 256;
+
+/// M codebooks of K codewords each, (M, K, d), contiguous and finite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Codebooks {
+    data: Array3<f32>,
+}
+
+impl Codebooks {
+    /// Takes codebooks of shape (M, K, d).
+    ///
+    /// # Errors
+    /// M is not in 1..=64, K is not in 1..=256, d is 0, or a value is not finite.
+    pub fn new(data: Array3<f32>) -> Result<Self> {
+        let (m, k, d) = data.dim();
+        if !(1..=MAX_CODEBOOKS).contains(&m) || !(1..=MAX_CODEWORDS).contains(&k) || d == 0 {
+            return Err(invalid!(
+                "codebooks have shape ({m}, {k}, {d}): want 1 to {MAX_CODEBOOKS} codebooks of 1 to {MAX_CODEWORDS} codewords of at least 1 dimension"
+            ));
+        }
+        let data = data.as_standard_layout().into_owned();
+        if let Some(at) = data.iter().position(|v| !v.is_finite()) {
+            return Err(invalid!("codebooks[{}, {}] holds NaN or an infinity", at / (k * d), at / d % k));
+        }
+        Ok(Self { data })
+    }
+
+    /// M.
+    #[must_use]
+    pub fn n_codebooks(&self) -> usize {
+        self.data.dim().0
+    }
+
+    /// K.
+    #[must_use]
+    pub fn n_codewords(&self) -> usize {
+        self.data.dim().1
+    }
+
+    /// d, the length of the vectors.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.data.dim().2
+    }
+
+    /// All of them, (M, K, d).
+    #[must_use]
+    pub fn view(&self) -> ArrayView3<'_, f32> {
+        self.data.view()
+    }
+
+    /// Codeword `k` of codebook `m`.
+    #[must_use]
+    pub fn codeword(&self, m: usize, k: usize) -> &[f32] {
+        let (_, n_codewords, d) = self.data.dim();
+        &self.as_slice()[(m * n_codewords + k) * d..][..d]
+    }
+
+    /// All numbers, codebook by codebook, codeword by codeword.
+    #[must_use]
+    pub fn as_slice(&self) -> &[f32] {
+        self.data.as_slice().expect("standard layout by construction")
+    }
+
+    /// The array back, (M, K, d).
+    #[must_use]
+    pub fn into_inner(self) -> Array3<f32> {
+        self.data
+    }
+
+    /// Refuses codebooks that `selection` cannot choose from.
+    ///
+    /// # Errors
+    /// It shares one codebook and these are not M times the same; or it wants M different codewords of fewer than M.
+    pub fn check_selection(&self, selection: Selection) -> Result<()> {
+        let (m, k, d) = self.view().dim();
+        let mut books = self.as_slice().chunks_exact(k * d);
+        if selection.is_shared() && books.any(|book| book != &self.as_slice()[..k * d]) {
+            return Err(invalid!("{} takes M equal codebooks; these differ", selection.name()));
+        }
+        if selection == Selection::MCombination && k < m {
+            return Err(invalid!("m-combination chooses {m} different codewords of only {k}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses codes (n, M) of another M, or that name a codeword ≥ K.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check_codes(&self, codes: ArrayView2<'_, u8>) -> Result<()> {
+        let (m, k) = (self.n_codebooks(), self.n_codewords());
+        if codes.ncols() != m {
+            return Err(invalid!("codes have {} columns, the model has {m} codebooks", codes.ncols()));
+        }
+        if k < MAX_CODEWORDS
+            && let Some(((row, _), &code)) = codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= k)
+        {
+            return Err(invalid!("codes row {row} names codeword {code}, the codebooks have {k}"));
+        }
+        Ok(())
+    }
+
+    /// ‖x̄‖² of checked codes (n, M), in f64.
+    pub(crate) fn squared_norms(&self, codes: ArrayView2<'_, u8>) -> Vec<f64> {
+        use rayon::prelude::*;
+        let rows = (0..codes.nrows()).into_par_iter().map_init(
+            || vec![0.0f32; self.dim()],
+            |sum, n| {
+                sum.fill(0.0);
+                for (m, &code) in codes.row(n).iter().enumerate() {
+                    sum.iter_mut().zip(self.codeword(m, usize::from(code))).for_each(|(x, c)| *x += c);
+                }
+                crate::vectors::metric::squared_norm(sum)
+            },
+        );
+        rows.collect()
+    }
+
+    /// The approximations that `codes` (n, M) stand for, (n, d): sums of codewords in the order m = 0 … M−1.
+    ///
+    /// # Errors
+    /// See [`check_codes`](Self::check_codes); or a cancelling monitor.
+    pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
+        use rayon::prelude::*;
+        self.check_codes(codes)?;
+        let counter = Counter::new(monitor, codes.nrows() as u64);
+        let mut out = Array2::zeros((codes.nrows(), self.dim()));
+        let chunks = out.as_slice_mut().expect("fresh").par_chunks_mut(DECODED * self.dim()).enumerate();
+        chunks.try_for_each(|(i, rows)| {
+            for (row, code) in rows.chunks_exact_mut(self.dim()).zip(codes.outer_iter().skip(i * DECODED)) {
+                for (m, &code) in code.iter().enumerate() {
+                    let codeword = self.codeword(m, usize::from(code));
+                    row.iter_mut().zip(codeword).for_each(|(x, c)| *x += c);
+                }
+            }
+            counter.add((rows.len() / self.dim()) as u64)
+        })?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,3 @@
+//! Linear algebra that knows nothing of losses or codes.
+
+pub(crate) mod gemm;

@@ -1,0 +1,87 @@
+//! AVX2: byte tables of 256 entries out of `pshufb`, which looks up 16, or gives 0 where an index has its top bit set.
+//!
+//! A table T is cut into 16 rows of 16. For a code below 128, its lower four bits say where in a row, and its upper
+//! ones which row h. Take row 0 and the *changes* between rows, C_r = T_r xor T_{r−1}: then T_h is the xor of T_0 and
+//! C_1 … C_h. Index code − 16 r has the code's lower four bits, and its top bit set just if r > h: so the xor of eight
+//! lookups is the entry. The rows from 8 on likewise, with the same indices; the code's top bit chooses.
+//!
+//! That is 8 subtractions, 16 lookups, 15 xor and a blend for 32 codes. A tree of 15 blends needs fewer instructions,
+//! but `pblendvb` competes with `pshufb` for the same units: 1030 µs for 10⁶ codes of 8 bytes (Zen 5), against 850 µs.
+#![allow(unsafe_code)]
+
+use super::AHEAD;
+use crate::codes::packed::{BLOCK, Line};
+use std::arch::x86_64::*;
+
+/// Blocks that share the rows of a table.
+const GROUP: usize = 8;
+
+/// See [`Kernel::filter`](super::Kernel::filter).
+#[target_feature(enable = "avx2")]
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+    let m = tables.len();
+    let limit = _mm256_set1_epi8(limit as i8);
+    for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
+        let mut sums = [[_mm256_setzero_si256(); 2]; GROUP];
+        for (column, table) in tables.iter().enumerate() {
+            let changes = changes(table);
+            for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
+                let ahead = lines.as_ptr().wrapping_add(column * GROUP + block + AHEAD.max(GROUP * m));
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                for (half, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm256_adds_epu8(*sum, look_up(&changes, load(&block_lines[column], half)));
+                }
+            }
+        }
+        for (sums, hits) in sums.iter().zip(hits) {
+            // sum < limit ⇔ max(sum, limit) ≠ sum, for unsigned bytes.
+            let [low, high] = sums.map(|sum| {
+                let fails = _mm256_cmpeq_epi8(_mm256_max_epu8(sum, limit), sum);
+                u64::from(!_mm256_movemask_epi8(fails) as u32)
+            });
+            *hits = high << 32 | low;
+        }
+    }
+}
+
+/// T_0, C_1 … C_7, then T_8, C_9 … C_15, each twice to fill a register.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn changes(table: &[u8; 256]) -> [__m256i; 16] {
+    let rows: [__m256i; 16] = std::array::from_fn(|row| broadcast(&table.as_chunks().0[row]));
+    std::array::from_fn(
+        |row| if row % 8 == 0 { rows[row] } else { _mm256_xor_si256(rows[row], rows[row - 1]) },
+    )
+}
+
+/// The table's entries that 32 codes name.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up(changes: &[__m256i; 16], codes: __m256i) -> __m256i {
+    let mut index = _mm256_and_si256(codes, _mm256_set1_epi8(0x7f));
+    let mut low = _mm256_shuffle_epi8(changes[0], index);
+    let mut high = _mm256_shuffle_epi8(changes[8], index);
+    for row in 1..8 {
+        index = _mm256_sub_epi8(index, _mm256_set1_epi8(16));
+        low = _mm256_xor_si256(low, _mm256_shuffle_epi8(changes[row], index));
+        high = _mm256_xor_si256(high, _mm256_shuffle_epi8(changes[8 + row], index));
+    }
+    _mm256_blendv_epi8(low, high, codes)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn broadcast(bytes: &[u8; 16]) -> __m256i {
+    // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
+    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
+}
+
+/// Half `half` of a line, 32 codes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(line: &Line, half: usize) -> __m256i {
+    const { assert!(BLOCK == 2 * size_of::<__m256i>()) };
+    let codes: &[u8; 32] = &line.as_chunks().0[half];
+    // SAFETY: 32 readable bytes, and an unaligned load asks for no more.
+    unsafe { _mm256_loadu_si256(codes.as_ptr().cast()) }
+}

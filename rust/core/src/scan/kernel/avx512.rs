@@ -1,0 +1,58 @@
+//! AVX-512 VBMI: a whole byte table lives in four registers.
+//!
+//! `vpermi2b` looks up 64 codes at once in 128 entries, so two of them and a blend on the codes' upper bit look up all
+//! 256. Byte sums saturate at 255, which no limit lets pass.
+#![allow(unsafe_code)]
+
+use super::AHEAD;
+use crate::codes::packed::{BLOCK, Line};
+use std::arch::x86_64::*;
+
+/// Blocks that share each load of a table: their sums are eight registers of the 32.
+const GROUP: usize = 8;
+
+/// See [`Kernel::filter`](super::Kernel::filter).
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+    let m = tables.len();
+    let (groups, rest) = hits.as_chunks_mut::<GROUP>();
+    let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
+    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
+        *hits = filter_blocks(lines, tables, limit);
+    }
+    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
+        [*hits] = filter_blocks(lines, tables, limit);
+    }
+}
+
+/// `N` blocks at once.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8) -> [u64; N] {
+    let m = tables.len();
+    assert!(lines.len() == N * m);
+    let mut sums = [_mm512_setzero_si512(); N];
+    for (column, table) in tables.iter().enumerate() {
+        let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
+        let [t0, t1, t2, t3] =
+            [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])];
+        for (block, sum) in sums.iter_mut().enumerate() {
+            let codes = load(&lines[block * m + column]);
+            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
+            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            let low = _mm512_permutex2var_epi8(t0, codes, t1);
+            let high = _mm512_permutex2var_epi8(t2, codes, t3);
+            let values = _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high);
+            *sum = _mm512_adds_epu8(*sum, values);
+        }
+    }
+    sums.map(|sum| _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(line: &Line) -> __m512i {
+    const { assert!(size_of::<Line>() == BLOCK && BLOCK == size_of::<__m512i>()) };
+    // SAFETY: a line is 64 readable bytes, and an unaligned load asks for no more.
+    unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
+}

@@ -1,0 +1,303 @@
+//! The lookup tables of a query: its inner products with every codeword, (nq, M, K).
+//!
+//! Every entry is defined down to the last bit, whatever the instruction set, batch or thread: dimensions in blocks of
+//! 64; in a block, products are rounded and added in order, from 0; then the blocks' sums are added in order, from 0.
+//! No fused multiply-add. The loops run over codewords side by side, so nothing needs to be reordered to be fast.
+//! The error of an entry is at most (64 + d / 64) · 2⁻²⁴ · Σ|q_j c_j|, to first order.
+#![allow(unsafe_code)] // to compile one loop for several instruction sets
+
+use crate::codebooks::{Codebooks, MAX_CODEWORDS};
+use crate::codes::packed::MAX_COLUMNS;
+use crate::error::{Error, Result, invalid};
+use crate::isa::Isa;
+use ndarray::{ArrayView2, ArrayView3};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The table of one codebook. Beyond the K codewords it repeats the first entry, so that any byte may look it up.
+pub type Table = [f32; MAX_CODEWORDS];
+
+/// Lookup tables of some queries, (nq, M, K).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tables {
+    tables: Vec<Table>,
+    n_tables: usize,
+    n_codewords: usize,
+}
+
+impl Tables {
+    /// Takes tables of shape (nq, M, K) that were computed elsewhere. Any value will do, NaN and infinities too.
+    ///
+    /// # Errors
+    /// M is 0 or above [`MAX_COLUMNS`], or K is not in 1..=256.
+    pub fn from_array(tables: ArrayView3<'_, f32>) -> Result<Self> {
+        let (n_queries, n_tables, n_codewords) = tables.dim();
+        if !(1..=MAX_COLUMNS).contains(&n_tables) || !(1..=MAX_CODEWORDS).contains(&n_codewords) {
+            return Err(invalid!(
+                "tables have shape ({n_queries}, {n_tables}, {n_codewords}): want 1 to {MAX_COLUMNS} tables of 1 to {MAX_CODEWORDS} entries"
+            ));
+        }
+        let tables = tables
+            .rows()
+            .into_iter()
+            .map(|row| std::array::from_fn(|code| row[if code < n_codewords { code } else { 0 }]));
+        Ok(Self { tables: tables.collect(), n_tables, n_codewords })
+    }
+
+    /// nq.
+    #[must_use]
+    pub fn n_queries(&self) -> usize {
+        self.tables.len() / self.n_tables
+    }
+
+    /// M.
+    #[must_use]
+    pub fn n_tables(&self) -> usize {
+        self.n_tables
+    }
+
+    /// The M tables of query `query`.
+    #[must_use]
+    pub fn query(&self, query: usize) -> &[Table] {
+        &self.tables[query * self.n_tables..][..self.n_tables]
+    }
+
+    /// All tables, (nq, M, K).
+    #[must_use]
+    pub fn view(&self) -> ArrayView3<'_, f32> {
+        let all = (self.n_queries(), self.n_tables, MAX_CODEWORDS);
+        let view = ArrayView3::from_shape(all, self.tables.as_flattened()).expect("nq · M tables");
+        view.slice_move(ndarray::s![.., .., ..self.n_codewords])
+    }
+}
+
+/// Codewords in a strip: two AVX-512 registers. A strip of 128 dimensions is 16 KB and stays in L1 for a whole batch.
+const STRIP: usize = 32;
+/// Dimensions whose products are added up before they join the rest.
+const SPAN: usize = 64;
+/// Queries that share each load of codewords; 4 × 32 sums are eight AVX-512 registers.
+const GROUP: usize = 4;
+/// Queries of a parallel task.
+const TASK: usize = 32;
+
+type Strip = [f32; STRIP];
+
+/// Codebooks turned for computing tables: `[m][strip][dimension][codeword of the strip]`.
+#[derive(Clone, Debug)]
+pub struct TableBuilder {
+    strips: Vec<Strip>,
+    /// Of each strip the dimensions outside which all its codewords are 0: a subspace of a product quantizer. To leave
+    /// out products with 0 changes no sum, and saves a single query much of the time that its tables take.
+    used: Vec<Range<usize>>,
+    n_codebooks: usize,
+    n_codewords: usize,
+    dim: usize,
+}
+
+impl TableBuilder {
+    /// Copies the codebooks into the order that tables are computed in.
+    #[must_use]
+    pub fn new(codebooks: &Codebooks) -> Self {
+        let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
+        let n_strips = n_codewords.div_ceil(STRIP);
+        let mut strips = vec![[0.0; STRIP]; n_codebooks * n_strips * dim];
+        for m in 0..n_codebooks {
+            for k in 0..n_codewords {
+                let strip = &mut strips[(m * n_strips + k / STRIP) * dim..][..dim];
+                strip
+                    .iter_mut()
+                    .zip(codebooks.codeword(m, k))
+                    .for_each(|(row, &value)| row[k % STRIP] = value);
+            }
+        }
+        let used = strips.chunks_exact(dim).map(|strip| {
+            let is_used = |row: &Strip| row.iter().any(|&value| value != 0.0);
+            let first = strip.iter().position(is_used).unwrap_or(dim);
+            first..strip.iter().rposition(is_used).map_or(first, |last| last + 1)
+        });
+        let used = used.collect();
+        Self { strips, used, n_codebooks, n_codewords, dim }
+    }
+
+    /// Tables of `queries` (nq, d), in parallel over queries.
+    ///
+    /// # Errors
+    /// Another d, or a query that is not finite.
+    pub fn tables(&self, queries: ArrayView2<'_, f32>, isa: Isa) -> Result<Tables> {
+        if queries.ncols() != self.dim {
+            return Err(invalid!("queries have {} dimensions, the model has {}", queries.ncols(), self.dim));
+        }
+        let queries = queries.as_standard_layout();
+        let rows = queries.as_slice().expect("standard layout");
+        if let Some(at) = rows.iter().position(|value| !value.is_finite()) {
+            return Err(Error::NotFinite { what: "queries", row: at / self.dim });
+        }
+        if !isa.is_available() {
+            return Err(invalid!("this machine lacks {}", isa.name()));
+        }
+        let mut tables = vec![[0.0; MAX_CODEWORDS]; queries.nrows() * self.n_codebooks];
+        tables.par_chunks_mut(TASK * self.n_codebooks).zip(rows.par_chunks(TASK * self.dim)).for_each(
+            |(tables, queries)| match isa {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `isa` was found available above.
+                Isa::Avx512 => unsafe { self.fill_avx512(queries, tables) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Isa::Avx2 => unsafe { self.fill_avx2(queries, tables) },
+                _ => self.fill(queries, tables),
+            },
+        );
+        Ok(Tables { tables, n_tables: self.n_codebooks, n_codewords: self.n_codewords })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn fill_avx512(&self, queries: &[f32], tables: &mut [Table]) {
+        self.fill(queries, tables);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn fill_avx2(&self, queries: &[f32], tables: &mut [Table]) {
+        self.fill(queries, tables);
+    }
+
+    /// `queries` (nq, d) to `tables` (nq, M), both flat.
+    #[inline(always)]
+    fn fill(&self, queries: &[f32], tables: &mut [Table]) {
+        let in_groups = queries.len() / self.dim / GROUP * GROUP;
+        let (grouped, rest) = queries.split_at(in_groups * self.dim);
+        let (grouped_tables, rest_tables) = tables.split_at_mut(in_groups * self.n_codebooks);
+        self.fill_groups::<GROUP>(grouped, grouped_tables);
+        self.fill_groups::<1>(rest, rest_tables);
+        for table in tables {
+            let first = table[0];
+            table[self.n_codewords..].fill(first);
+        }
+    }
+
+    /// As `fill`, for a multiple of `Q` queries, and the first K entries only.
+    #[inline(always)]
+    fn fill_groups<const Q: usize>(&self, queries: &[f32], tables: &mut [Table]) {
+        if queries.is_empty() {
+            return;
+        }
+        // (nq / Q, d, Q): the values that meet one row of codewords side by side.
+        let groups = queries.chunks_exact(Q * self.dim);
+        let groups =
+            groups.flat_map(|group| (0..self.dim).map(|j| std::array::from_fn(|q| group[q * self.dim + j])));
+        let groups: Vec<[f32; Q]> = groups.collect();
+        let n_strips = self.n_codewords.div_ceil(STRIP);
+        for (at, (strip, used)) in self.strips.chunks_exact(self.dim).zip(&self.used).enumerate() {
+            let (m, first) = (at / n_strips, at % n_strips * STRIP);
+            let tables = tables.chunks_exact_mut(Q * self.n_codebooks);
+            for (group, tables) in groups.chunks_exact(self.dim).zip(tables) {
+                for (q, sums) in products(strip, group, used).iter().enumerate() {
+                    let entries = &mut tables[q * self.n_codebooks + m][first..first + STRIP];
+                    entries.copy_from_slice(sums.as_flattened());
+                }
+            }
+        }
+    }
+}
+
+/// Inner products of `Q` queries (d, Q) with the codewords of a strip, which are 0 but for the dimensions `used`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // iterators keep the sums in memory
+fn products<const Q: usize>(
+    strip: &[Strip],
+    queries: &[[f32; Q]],
+    used: &Range<usize>,
+) -> [[[f32; LANES]; STRIP / LANES]; Q] {
+    let mut sums = [[Lanes::ZERO; STRIP / LANES]; Q];
+    let mut first = used.start;
+    while first < used.end {
+        let span = first..((first / SPAN + 1) * SPAN).min(used.end);
+        first = span.end;
+        let (rows, queries) = (&strip[span.clone()], &queries[span]);
+        let mut partial = [[Lanes::ZERO; STRIP / LANES]; Q];
+        for (row, values) in rows.iter().zip(queries) {
+            let row: &[[f32; LANES]] = row.as_chunks().0;
+            for q in 0..Q {
+                for i in 0..STRIP / LANES {
+                    partial[q][i] = partial[q][i].add(Lanes(row[i]).scale(values[q]));
+                }
+            }
+        }
+        for q in 0..Q {
+            for i in 0..STRIP / LANES {
+                sums[q][i] = sums[q][i].add(partial[q][i]);
+            }
+        }
+    }
+    sums.map(|sums| sums.map(|lanes| lanes.0))
+}
+
+/// Numbers that fit one AVX-512 register.
+const LANES: usize = 16;
+
+/// As many numbers, handled as one: loops over bare arrays were not vectorised, and 20 times slower.
+#[derive(Clone, Copy)]
+struct Lanes([f32; LANES]);
+
+impl Lanes {
+    const ZERO: Self = Self([0.0; LANES]);
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+
+    #[inline(always)]
+    fn scale(self, by: f32) -> Self {
+        Self(self.0.map(|value| value * by))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array2, Array3};
+    use proptest::prelude::*;
+
+    fn value(seed: usize) -> f32 {
+        (seed.wrapping_mul(2_654_435_761) % 20_011) as f32 / 3e3 - 3.3
+    }
+
+    /// The definition, one entry at a time.
+    fn entry(query: &[f32], codeword: &[f32]) -> f32 {
+        query
+            .chunks(SPAN)
+            .zip(codeword.chunks(SPAN))
+            .fold(0.0, |sum, (q, c)| sum + q.iter().zip(c).fold(0.0, |sum, (q, c)| sum + q * c))
+    }
+
+    proptest! {
+        #[test]
+        fn every_isa_and_batch_gives_the_defined_bits(
+            nq in 0..12usize, m in 1..4usize, k in 1..=256usize, d in 1..200usize, zeros in prop::array::uniform2(0..300usize),
+        ) {
+            let used = |l| l >= zeros[0] % (d + 1) && l < d.max(zeros[1]) - zeros[1] % d;
+            let codeword = |(i, j, l)| if used(l) { value((i * k + j) * d + l) } else { [0.0, -0.0][j % 2] };
+            let codebooks = Codebooks::new(Array3::from_shape_fn((m, k, d), codeword)).unwrap();
+            let queries = Array2::from_shape_fn((nq, d), |(i, j)| value(7 + i * d + j));
+            let builder = TableBuilder::new(&codebooks);
+            let want = Array3::from_shape_fn((nq, m, k), |(q, i, j)| entry(queries.row(q).to_slice().unwrap(), codebooks.codeword(i, j)));
+            let from_array = Tables::from_array(want.view()).unwrap();
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                let tables = builder.tables(queries.view(), isa).unwrap();
+                prop_assert_eq!(tables.view(), &want);
+                prop_assert_eq!(&tables, &from_array);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_wrong_queries() {
+        let builder = TableBuilder::new(&Codebooks::new(Array3::zeros((2, 3, 4))).unwrap());
+        assert!(builder.tables(Array2::zeros((1, 5)).view(), Isa::Scalar).is_err());
+        let mut queries = Array2::zeros((3, 4));
+        queries[[2, 1]] = f32::NAN;
+        assert!(matches!(builder.tables(queries.view(), Isa::Scalar), Err(Error::NotFinite { row: 2, .. })));
+    }
+}

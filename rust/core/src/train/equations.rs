@@ -1,0 +1,442 @@
+//! The update of the codebooks: least squares. With B the (M·K × n) matrix of which codewords each vector uses, the best
+//! codebooks solve D (B Bᵀ) = X Bᵀ. Here the two sides are assembled; solving them is a step of its own.
+//!
+//! Both sides are sums over vectors, so those of shards add up to those of the whole.
+
+use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS};
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel;
+use crate::vectors::{Vectors, read_finite};
+use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+
+/// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
+const CHUNK: usize = 4096;
+/// Dimensions that one task adds up, so that few codebooks still occupy all threads.
+const WIDTH: usize = 64;
+
+/// The two sides of the update's linear system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormalEquations {
+    /// B Bᵀ, (M·K, M·K): how often (by weight) two codewords occur together.
+    pub a: Array2<f64>,
+    /// The transpose of X Bᵀ, (M·K, d): the sum of the vectors that use a codeword.
+    pub b: Array2<f64>,
+}
+
+impl NormalEquations {
+    /// Assembles both sides from `x` (n, d) and `codes` (n, M) below `n_codewords`, rows weighted by `weights` (n) if
+    /// given. Every entry is summed in the order of the rows, whatever the number of threads.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, a code ≥ K, a row that is not finite, a weight that is negative or not finite, or a
+    /// cancelling monitor.
+    pub fn assemble(
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        n_codewords: usize,
+        weights: Option<&[f64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Self> {
+        check(x, codes, n_codewords, weights)?;
+        let codes = codes.as_standard_layout();
+        let codes = Codes {
+            codes: codes.as_slice().expect("standard layout"),
+            m: codes.ncols(),
+            k: n_codewords,
+            weights,
+        };
+        let a = codes.co_occurrences(monitor)?;
+        let b = codes.sums(x, monitor)?;
+        Ok(Self { a, b })
+    }
+
+    /// The same for M equal codebooks: their K codewords, used as often as all M together are.
+    #[must_use]
+    pub fn shared(&self, n_codewords: usize) -> Self {
+        let (m, k) = (self.a.nrows() / n_codewords, n_codewords);
+        let mut sum = Self { a: Array2::zeros((k, k)), b: Array2::zeros((k, self.b.ncols())) };
+        for i in 0..m {
+            let rows = i * k..(i + 1) * k;
+            sum.b += &self.b.slice(s![rows.clone(), ..]);
+            for j in 0..m {
+                sum.a += &self.a.slice(s![rows.clone(), j * k..(j + 1) * k]);
+            }
+        }
+        sum
+    }
+
+    /// Adds another shard's sums.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn add(&mut self, other: &Self) {
+        self.a += &other.a;
+        self.b += &other.b;
+    }
+}
+
+/// What is known of the codebooks beside the vectors at hand: more terms of the update's quadratic problem.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prior<'a> {
+    /// Weight of a pull of every codeword toward the mean of its codebook, in the unit of the diagonal of A: vectors.
+    pub shrink: f64,
+    /// Sums of vectors seen before, of the shape of the equations.
+    pub past: Option<&'a NormalEquations>,
+}
+
+impl Prior<'_> {
+    /// Adds its terms to `equations`, whose unknowns are now `previous` (M·K, d).
+    ///
+    /// The mean that codewords are pulled to is weighted by their use; it may be anything, since a shift of one codebook
+    /// against another changes no sum.
+    ///
+    /// # Errors
+    /// `past` has another shape.
+    pub fn add_to(
+        &self,
+        equations: &mut NormalEquations,
+        previous: ArrayView2<'_, f64>,
+        n_codewords: usize,
+    ) -> Result<()> {
+        if let Some(past) = self.past {
+            if past.a.dim() != equations.a.dim() || past.b.dim() != equations.b.dim() {
+                return Err(invalid!(
+                    "past has shapes {:?} and {:?}: want {:?} and {:?}",
+                    past.a.dim(),
+                    past.b.dim(),
+                    equations.a.dim(),
+                    equations.b.dim()
+                ));
+            }
+            equations.add(past);
+        }
+        if self.shrink > 0.0 {
+            for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
+                let rows = i * n_codewords..(i + 1) * n_codewords;
+                let counts = equations.a.diag().slice(s![rows.clone()]).to_owned();
+                let total = counts.sum();
+                let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
+                equations.b.slice_mut(s![rows, ..]).scaled_add(self.shrink, &mean);
+            }
+            equations.a.diag_mut().iter_mut().for_each(|entry| *entry += self.shrink);
+        }
+        Ok(())
+    }
+}
+
+/// (X Bᵀ)ᵀ, (M·K, d), alone: the sum of the vectors (n, d) that use a codeword.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`].
+pub fn sums(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    monitor: &dyn Monitor,
+) -> Result<Array2<f64>> {
+    check(x, codes, n_codewords, None)?;
+    let codes = codes.as_standard_layout();
+    let m = codes.ncols();
+    let codes = codes.as_slice().expect("standard layout");
+    Codes { codes, m, k: n_codewords, weights: None }.sums(x, monitor)
+}
+
+/// Whether vectors, codes and weights fit each other.
+pub(crate) fn check(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+) -> Result<()> {
+    if codes.nrows() != x.n() {
+        return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
+    }
+    if !(1..=MAX_CODEBOOKS).contains(&codes.ncols()) {
+        return Err(invalid!("codes have {} columns: want 1 to {MAX_CODEBOOKS}", codes.ncols()));
+    }
+    if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
+        return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+    }
+    if let Some(((row, _), code)) = codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= n_codewords)
+    {
+        return Err(invalid!("codes row {row} names codeword {code}, there are {n_codewords}"));
+    }
+    if let Some(weights) = weights {
+        if weights.len() != x.n() {
+            return Err(invalid!("sample_weight has {} entries, X has {} rows", weights.len(), x.n()));
+        }
+        if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+            return Err(invalid!(
+                "sample_weight[{row}] is {}: want a finite number of at least 0",
+                weights[row]
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Vectors, their codes and weights: what an update is computed from.
+pub struct Problem<'a> {
+    /// The vectors, (n, d).
+    pub x: &'a dyn Vectors,
+    /// Their codes, (n, M).
+    pub codes: ArrayView2<'a, u8>,
+    /// Weights (n), 1 if not given.
+    pub weights: Option<&'a [f64]>,
+    /// K.
+    pub n_codewords: usize,
+    /// Whether the M codebooks are one.
+    pub shared: bool,
+}
+
+impl Problem<'_> {
+    /// The sides of the plain loss, of one codebook where it is shared.
+    ///
+    /// # Errors
+    /// Those of [`NormalEquations::assemble`].
+    pub fn normal_equations(&self, monitor: &dyn Monitor) -> Result<NormalEquations> {
+        let equations =
+            NormalEquations::assemble(self.x, self.codes, self.n_codewords, self.weights, monitor)?;
+        Ok(if self.shared { equations.shared(self.n_codewords) } else { equations })
+    }
+
+    /// Codebooks as the unknowns of the equations, one a row.
+    pub(crate) fn unknowns(&self, codebooks: &Codebooks) -> Array2<f64> {
+        let (m, k, d) = codebooks.view().dim();
+        let books = if self.shared { 1 } else { m };
+        let unknowns = codebooks.view().slice_move(s![..books, .., ..]).mapv(f64::from);
+        unknowns.into_shape_with_order((books * k, d)).expect("contiguous")
+    }
+
+    /// The reverse of [`unknowns`](Self::unknowns).
+    pub(crate) fn codebooks(&self, unknowns: Array2<f64>) -> Result<Codebooks> {
+        let (m, k, d) = (self.codes.ncols(), self.n_codewords, unknowns.ncols());
+        let books = unknowns.mapv(|value| value as f32);
+        let books = books.into_shape_with_order((unknowns.nrows() / k, k, d)).expect("contiguous");
+        if !books.iter().all(|value| value.is_finite()) {
+            return Err(invalid!("X holds values too large for training in float32: scale it down"));
+        }
+        Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    }
+
+    /// Σ w b uᵀ⟨u, p̄⟩ over the vectors, where p̄ is what a vector's code sums up to in `p` and u is its direction.
+    pub(crate) fn scatter_along(&self, p: &Array2<f64>, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
+        let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+        let books = self.codebooks(p / unit)?;
+        let shares = along(&books, self.x, self.codes, self.weights)?;
+        let codes = self.codes.as_standard_layout();
+        let codes = Codes {
+            codes: codes.as_slice().expect("standard layout"),
+            m: codes.ncols(),
+            k: self.n_codewords,
+            weights: Some(&shares),
+        };
+        let sums = codes.sums(self.x, monitor)? * unit;
+        if !self.shared {
+            return Ok(sums);
+        }
+        let (m, k, d) = (self.codes.ncols(), self.n_codewords, sums.ncols());
+        Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
+    }
+}
+
+/// w⟨x, p̄⟩/‖x‖² of each vector.
+fn along(
+    books: &Codebooks,
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    weights: Option<&[f64]>,
+) -> Result<Vec<f64>> {
+    let d = x.dim();
+    let mut shares = vec![0.0; x.n()];
+    let rows = parallel::rows(64);
+    let failed = shares
+        .par_chunks_mut(rows)
+        .enumerate()
+        .map_init(
+            || (vec![0.0f32; rows * d], vec![0.0f32; d]),
+            |(buffer, sum), (i, shares)| {
+                let buffer = &mut buffer[..shares.len() * d];
+                read_finite(x, "X", i * rows, buffer)?;
+                for (r, (x, share)) in buffer.chunks(d).zip(shares).enumerate() {
+                    let row = i * rows + r;
+                    sum.fill(0.0);
+                    for (m, &k) in codes.row(row).iter().enumerate() {
+                        sum.iter_mut().zip(books.codeword(m, usize::from(k))).for_each(|(s, c)| *s += c);
+                    }
+                    let (mut product, mut norm) = (0.0f64, 0.0f64);
+                    for (&x, &s) in x.iter().zip(&*sum) {
+                        product += f64::from(x) * f64::from(s);
+                        norm += f64::from(x) * f64::from(x);
+                    }
+                    if norm > 0.0 {
+                        *share = weights.map_or(1.0, |weights| weights[row]) * product / norm;
+                    }
+                }
+                Ok(())
+            },
+        )
+        .find_first(Result::is_err);
+    failed.unwrap_or(Ok(()))?;
+    Ok(shares)
+}
+
+/// Checked codes, row by row, and the rows' weights.
+struct Codes<'a> {
+    codes: &'a [u8],
+    m: usize,
+    k: usize,
+    weights: Option<&'a [f64]>,
+}
+
+impl Codes<'_> {
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| weights[row])
+    }
+
+    /// B Bᵀ: a task for each pair of codebooks counts in a block of its own, which the L2 cache holds.
+    fn co_occurrences(&self, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let (m, k) = (self.m, self.k);
+        let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
+        let mut a = Array2::zeros((m * k, m * k));
+        // A few pairs at a time: their blocks would otherwise be a second copy of the whole.
+        for pairs in pairs.chunks(64) {
+            let blocks: Vec<_> = pairs.par_iter().map(|&(i, j)| self.block(i, j)).collect();
+            for (&(i, j), block) in pairs.iter().zip(&blocks) {
+                a.slice_mut(s![i * k..(i + 1) * k, j * k..(j + 1) * k]).assign(block);
+                a.slice_mut(s![j * k..(j + 1) * k, i * k..(i + 1) * k]).assign(&block.t());
+            }
+            monitor.report(0, self.codes.len() as u64)?;
+        }
+        Ok(a)
+    }
+
+    fn block(&self, i: usize, j: usize) -> Array2<f64> {
+        let mut block = Array2::zeros((self.k, self.k));
+        let counts = block.as_slice_mut().expect("fresh");
+        for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
+            counts[usize::from(code[i]) * self.k + usize::from(code[j])] += self.weight(row);
+        }
+        block
+    }
+
+    /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
+    fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let (m, k, d) = (self.m, self.k, x.dim());
+        let counter = Counter::new(monitor, x.n() as u64);
+        // Few rows where they are long, so that the buffer stays at tens of megabytes.
+        let rows = parallel::rows(CHUNK.min((1 << 23) / d).max(1));
+        let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
+        let mut sums = Array3::<f64>::zeros((m, k, d));
+        for first in (0..x.n()).step_by(rows) {
+            let rows = rows.min(x.n() - first);
+            let buffer = &mut buffer[..rows * d];
+            let part = rows.div_ceil(16);
+            let failed = buffer
+                .par_chunks_mut(part * d)
+                .enumerate()
+                .map(|(i, buffer)| read_finite(x, "X", first + i * part, buffer))
+                .find_first(Result::is_err);
+            failed.unwrap_or(Ok(()))?;
+            let tasks: Vec<_> = sums
+                .outer_iter_mut()
+                .enumerate()
+                .flat_map(|(i, sums)| {
+                    let stretches = split_columns(sums);
+                    stretches.into_iter().map(move |(column, sums)| (i, column, sums))
+                })
+                .collect();
+            tasks.into_par_iter().for_each(|(i, column, mut sums)| {
+                let width = sums.ncols();
+                let codes = self.codes[first * m..(first + rows) * m].chunks_exact(m);
+                for (r, (code, x)) in codes.zip(buffer.chunks_exact(d)).enumerate() {
+                    let mut sum = sums.row_mut(usize::from(code[i]));
+                    let sum = sum.as_slice_mut().expect("rows are contiguous").iter_mut();
+                    let x = sum.zip(&x[column..column + width]);
+                    match self.weights {
+                        None => x.for_each(|(sum, &x)| *sum += f64::from(x)),
+                        Some(weights) => x.for_each(|(sum, &x)| *sum += weights[first + r] * f64::from(x)),
+                    }
+                }
+            });
+            counter.add(rows as u64)?;
+        }
+        Ok(sums.into_shape_with_order((m * k, d)).expect("contiguous"))
+    }
+}
+
+/// Stretches of at most [`WIDTH`] columns, each with the first one's number.
+fn split_columns(mut rest: ArrayViewMut2<'_, f64>) -> Vec<(usize, ArrayViewMut2<'_, f64>)> {
+    let mut stretches = Vec::new();
+    let mut column = 0;
+    while rest.ncols() > WIDTH {
+        let (stretch, more) = rest.split_at(Axis(1), WIDTH);
+        stretches.push((column, stretch));
+        rest = more;
+        column += WIDTH;
+    }
+    stretches.push((column, rest));
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Array2<f32>, Array2<u8>) {
+        let x = Array2::from_shape_fn((100, 3), |(i, j)| ((i * 7 + j * 11) % 17) as f32 - 8.0);
+        let codes = Array2::from_shape_fn((100, 2), |(i, j)| ((i * (j + 2)) % 5) as u8);
+        (x, codes)
+    }
+
+    #[test]
+    fn equals_the_dense_products() {
+        let (x, codes) = example();
+        let weights: Vec<f64> = (0..100).map(|i| f64::from(i % 4)).collect();
+        for weights in [None, Some(&weights[..])] {
+            let equations = NormalEquations::assemble(&x.view(), codes.view(), 5, weights, &()).unwrap();
+            let mut b = Array2::<f64>::zeros((100, 10));
+            codes.indexed_iter().for_each(|((n, m), &code)| b[[n, m * 5 + usize::from(code)]] = 1.0);
+            let mut weighted = b.clone();
+            if let Some(weights) = weights {
+                weighted.rows_mut().into_iter().zip(weights).for_each(|(mut row, &w)| row *= w);
+            }
+            assert_eq!(equations.a, weighted.t().dot(&b));
+            assert_eq!(equations.b, weighted.t().dot(&x.mapv(f64::from)));
+        }
+    }
+
+    #[test]
+    fn shards_add_up() {
+        let (x, codes) = example();
+        let part = |rows: std::ops::Range<usize>| {
+            let (x, codes) = (x.slice(s![rows.clone(), ..]), codes.slice(s![rows, ..]));
+            NormalEquations::assemble(&x, codes, 5, None, &()).unwrap()
+        };
+        let mut sum = part(0..33);
+        sum.add(&part(33..100));
+        assert_eq!(sum, part(0..100));
+    }
+
+    #[test]
+    fn a_prior_pulls_to_the_mean_of_the_codebook_and_adds_the_past() {
+        let (x, codes) = example();
+        let mut equations = NormalEquations::assemble(&x.view(), codes.view(), 5, None, &()).unwrap();
+        let (plain, past) = (equations.clone(), equations.clone());
+        let previous = Array2::from_shape_fn((10, 3), |(i, j)| (i * 3 + j) as f64);
+        let prior = Prior { shrink: 2.0, past: Some(&past) };
+        prior.add_to(&mut equations, previous.view(), 5).unwrap();
+        assert_eq!(equations.a, 2.0 * &plain.a + 2.0 * Array2::<f64>::eye(10));
+        let counts = plain.a.diag().slice(s![5..]).to_owned();
+        let mean = counts.dot(&previous.slice(s![5.., ..])) / counts.sum();
+        let pulled = &equations.b.row(7) - &(2.0 * &plain.b.row(7));
+        assert!((pulled - 2.0 * mean).iter().all(|difference| difference.abs() < 1e-9));
+        let other = NormalEquations { a: Array2::zeros((3, 3)), b: Array2::zeros((3, 3)) };
+        let prior = Prior { shrink: 0.0, past: Some(&other) };
+        assert!(prior.add_to(&mut equations, previous.view(), 5).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Where training starts from.
+
+use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS, Selection};
+use crate::encode::Encoder;
+use crate::error::{Result, invalid};
+use crate::monitor::Monitor;
+use crate::train::equations::NormalEquations;
+use crate::train::reseed::reseed;
+use crate::vectors::{Vectors, read_finite};
+use ndarray::{Array2, Array3, Axis, s};
+use rand::{RngExt, SeedableRng, seq::index};
+use rand_chacha::ChaCha8Rng;
+
+/// Vectors for each codeword that a start is computed from; more of them do not make it better.
+const SAMPLE: usize = 64;
+/// Rounds of k-means for each codebook.
+const ROUNDS: usize = 10;
+/// At most this many numbers are sampled (256 MB), down to one vector for each codeword.
+const SAMPLE_NUMBERS: usize = 1 << 26;
+
+/// Codebooks by *residual k-means*: the first by k-means of the vectors, each further one by k-means of what the ones
+/// before leave. For a shared codebook each level gives its share of the K codewords.
+///
+/// With fewer vectors than codewords the rest repeat others, and no code uses them.
+///
+/// # Errors
+/// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor.
+pub fn residual_kmeans(
+    x: &dyn Vectors,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: Selection,
+    seed: u64,
+    monitor: &dyn Monitor,
+) -> Result<Codebooks> {
+    check(x, n_codebooks, n_codewords)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let limit = (SAMPLE_NUMBERS / x.dim()).clamp(n_codewords, SAMPLE * n_codewords);
+    let mut residuals = sample(x, limit, &mut rng)?;
+    let levels = if selection.is_shared() { n_codebooks.min(n_codewords) } else { n_codebooks };
+    let mut books = Vec::new();
+    for level in 0..levels {
+        let size = if selection.is_shared() {
+            n_codewords * (level + 1) / levels - n_codewords * level / levels
+        } else {
+            n_codewords
+        };
+        // Progress is told by levels, but a level may be long: ask whether to go on more often.
+        let go_on = |_, _| monitor.report(level as u64, levels as u64).is_ok();
+        let (book, codes) = kmeans(&residuals, size, &mut rng, &go_on)?;
+        for (mut residual, &code) in residuals.outer_iter_mut().zip(&codes) {
+            residual -= &book.slice(s![0, usize::from(code), ..]);
+        }
+        books.push(book);
+        monitor.report(level as u64 + 1, levels as u64)?;
+    }
+    let views: Vec<_> = books.iter().map(|book| book.view()).collect();
+    if !selection.is_shared() {
+        return Codebooks::new(ndarray::concatenate(Axis(0), &views).expect("equal shapes"));
+    }
+    let shared = ndarray::concatenate(Axis(1), &views).expect("equal dimensions");
+    let shape = (n_codebooks, n_codewords, x.dim());
+    Codebooks::new(shared.broadcast(shape).expect("one codebook").to_owned())
+}
+
+/// Codebooks of random vectors: each codeword is x / M for a random x, so that a sum of M of them has the mean of the data.
+///
+/// Random *codes*, from which the update makes codebooks, are the other way to begin at random. With the greedy encoder
+/// they ended at larger errors on SIFT, Gowalla and GloVe, and they interpolate data of fewer than M·K vectors.
+///
+/// # Errors
+/// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor.
+pub fn random_vectors(
+    x: &dyn Vectors,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: Selection,
+    seed: u64,
+) -> Result<Codebooks> {
+    check(x, n_codebooks, n_codewords)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let vectors = sample(x, (SAMPLE_NUMBERS / x.dim()).clamp(n_codewords, SAMPLE * n_codewords), &mut rng)?;
+    let books = if selection.is_shared() { 1 } else { n_codebooks };
+    let mut data = Array3::zeros((books, n_codewords, x.dim()));
+    for mut codeword in data.rows_mut() {
+        let vector = vectors.row(rng.random_range(0..vectors.nrows()));
+        codeword.iter_mut().zip(vector).for_each(|(c, &x)| *c = x / n_codebooks as f32);
+    }
+    Codebooks::new(data.broadcast((n_codebooks, n_codewords, x.dim())).expect("one codebook or M").to_owned())
+}
+
+pub(crate) fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> Result<()> {
+    if x.n() == 0 || x.dim() == 0 {
+        return Err(invalid!("X has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
+    }
+    if !(1..=MAX_CODEBOOKS).contains(&n_codebooks) {
+        return Err(invalid!("n_codebooks is {n_codebooks}: want 1 to {MAX_CODEBOOKS}"));
+    }
+    if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
+        return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+    }
+    Ok(())
+}
+
+/// At most `limit` different rows, in order.
+fn sample(x: &dyn Vectors, limit: usize, rng: &mut ChaCha8Rng) -> Result<Array2<f32>> {
+    let mut rows: Vec<usize> = match x.n() {
+        n if n > limit => index::sample(rng, n, limit).into_vec(),
+        n => (0..n).collect(),
+    };
+    rows.sort_unstable();
+    let mut sample = Array2::zeros((rows.len(), x.dim()));
+    for (mut to, &row) in sample.outer_iter_mut().zip(&rows) {
+        read_finite(x, "X", row, to.as_slice_mut().expect("fresh"))?;
+    }
+    Ok(sample)
+}
+
+/// One codebook (1, `size`, d) by Lloyd's algorithm from random vectors, and the codes of `x` with it.
+fn kmeans(
+    x: &Array2<f32>,
+    size: usize,
+    rng: &mut ChaCha8Rng,
+    monitor: &dyn Monitor,
+) -> Result<(Array3<f32>, Array2<u8>)> {
+    let n = x.nrows();
+    let first: Vec<usize> =
+        if n >= size { index::sample(rng, n, size).into_vec() } else { (0..size).map(|i| i % n).collect() };
+    let mut book = Codebooks::new(x.select(Axis(0), &first).insert_axis(Axis(0)))?;
+    let mut codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;
+    for _ in 0..ROUNDS {
+        let sums = NormalEquations::assemble(&x.view(), codes.view(), size, None, monitor)?;
+        let mut means = book.clone().into_inner();
+        for (k, mut mean) in means.index_axis_mut(Axis(0), 0).outer_iter_mut().enumerate() {
+            let count = sums.a[[k, k]];
+            if count > 0.0 {
+                mean.assign(&sums.b.row(k).mapv(|sum| (sum / count) as f32));
+            }
+        }
+        let means = Codebooks::new(means)?;
+        let errors = crate::encode::errors(
+            &means,
+            crate::encode::Loss::RECONSTRUCTION,
+            &x.view(),
+            codes.view(),
+            monitor,
+        )?;
+        let errors = errors.as_slice().expect("contiguous");
+        (book, _) = reseed(&means, &x.view(), codes.view(), errors, false)?;
+        codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;
+    }
+    Ok((book.into_inner(), codes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn fewer_vectors_than_codewords_are_reproduced() {
+        let x = array![[1.0f32, 2.0], [-3.0, 4.0], [5.0, -6.0]];
+        for selection in Selection::ALL {
+            let books = residual_kmeans(&x.view(), 2, 8, selection, 1, &()).unwrap();
+            assert_eq!(books.view().dim(), (2, 8, 2));
+        }
+        let books = residual_kmeans(&x.view(), 1, 8, Selection::Group, 1, &()).unwrap();
+        let codes = Encoder::new(&books, Selection::Group).unwrap().encode(&x.view(), &()).unwrap();
+        assert_eq!(books.decode(codes.view(), &()).unwrap(), x);
+    }
+
+    #[test]
+    fn random_sums_have_the_mean_of_the_data() {
+        let x = Array2::from_shape_fn((900, 3), |(i, j)| 100.0 + ((i * 7 + j * 11) % 31) as f32);
+        for selection in Selection::ALL {
+            let books = random_vectors(&x.view(), 4, 64, selection, 3).unwrap();
+            let mean = books.view().sum_axis(Axis(0)).mean_axis(Axis(0)).unwrap();
+            assert!(mean.iter().all(|&mean| (mean - 115.0).abs() < 6.0), "{mean}");
+        }
+    }
+}

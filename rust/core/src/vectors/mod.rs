@@ -1,0 +1,153 @@
+//! Rows of numbers of any type and layout, read as f32 a chunk at a time: the whole input is never converted at once.
+
+pub mod basis;
+pub mod metric;
+
+use crate::error::{Error, Result, invalid};
+use half::f16;
+use ndarray::ArrayView2;
+
+/// A number type that vectors may be stored in.
+pub trait Number: Copy + Send + Sync {
+    /// Its value in 32 bits; one beyond their range becomes an infinity (and is then refused).
+    fn to_f32(self) -> f32;
+}
+
+macro_rules! number {
+    ($($type:ty),*) => {$(
+        impl Number for $type {
+            #[inline]
+            fn to_f32(self) -> f32 {
+                self as f32
+            }
+        }
+    )*};
+}
+number!(f32, f64, u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Number for f16 {
+    #[inline]
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+}
+
+/// n vectors of d numbers, readable from many threads.
+pub trait Vectors: Sync {
+    /// n.
+    fn n(&self) -> usize;
+
+    /// d.
+    fn dim(&self) -> usize;
+
+    /// Writes rows `first ..` into `out`, whose length is a multiple of d.
+    fn read(&self, first: usize, out: &mut [f32]);
+}
+
+impl<T: Number> Vectors for ArrayView2<'_, T> {
+    fn n(&self) -> usize {
+        self.nrows()
+    }
+
+    fn dim(&self) -> usize {
+        self.ncols()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        for (i, to) in out.chunks_exact_mut(self.ncols()).enumerate() {
+            let row = self.row(first + i);
+            match row.as_slice() {
+                Some(row) => to.iter_mut().zip(row).for_each(|(to, from)| *to = from.to_f32()),
+                None => to.iter_mut().zip(row).for_each(|(to, from)| *to = from.to_f32()),
+            }
+        }
+    }
+}
+
+/// Some rows of other vectors, in the order of `rows`.
+pub struct Subset<'a> {
+    vectors: &'a dyn Vectors,
+    rows: &'a [usize],
+}
+
+impl<'a> Subset<'a> {
+    /// Rows `rows` of `vectors`.
+    ///
+    /// # Panics
+    /// On reading, where a row is not below n.
+    #[must_use]
+    pub fn new(vectors: &'a dyn Vectors, rows: &'a [usize]) -> Self {
+        Self { vectors, rows }
+    }
+}
+
+impl Vectors for Subset<'_> {
+    fn n(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn dim(&self) -> usize {
+        self.vectors.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        for (to, &row) in out.chunks_exact_mut(self.dim()).zip(&self.rows[first..]) {
+            self.vectors.read(row, to);
+        }
+    }
+}
+
+/// Like [`Vectors::read`], but refuses NaN and infinities, naming `what` and the row.
+pub(crate) fn read_finite(
+    vectors: &dyn Vectors,
+    what: &'static str,
+    first: usize,
+    out: &mut [f32],
+) -> Result<()> {
+    vectors.read(first, out);
+    // No early exit: so written, the compiler checks many numbers at a time.
+    if out.iter().fold(true, |all, value| all & value.is_finite()) {
+        return Ok(());
+    }
+    let at = out.iter().position(|value| !value.is_finite()).expect("one was seen");
+    Err(Error::NotFinite { what, row: first + at / vectors.dim() })
+}
+
+/// Refuses vectors of another length than the model's.
+pub(crate) fn check_dim(vectors: &dyn Vectors, what: &str, dim: usize) -> Result<()> {
+    if vectors.dim() == dim {
+        return Ok(());
+    }
+    Err(invalid!("{what} has {} dimensions, the model has {dim}", vectors.dim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{array, s};
+
+    #[test]
+    fn reads_any_type_and_layout() {
+        let x = array![[1u8, 2, 3], [4, 5, 6]];
+        let mut out = [0.0; 6];
+        x.view().read(0, &mut out);
+        assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let columns = x.slice(s![.., ..;2]);
+        columns.read(0, &mut out[..4]);
+        assert_eq!(out[..4], [1.0, 3.0, 4.0, 6.0]);
+        x.t().read(1, &mut out[..4]);
+        assert_eq!(out[..4], [2.0, 5.0, 3.0, 6.0]);
+        Subset::new(&x.view(), &[1, 0, 1]).read(1, &mut out);
+        assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        array![[f16::from_f32(0.5)]].view().read(0, &mut out[..1]);
+        assert_eq!(out[0], 0.5);
+    }
+
+    #[test]
+    fn names_the_first_row_that_is_not_finite() {
+        let x = array![[0.0, 1.0], [2.0, 1e300], [f64::NAN, 0.0]];
+        let mut out = [0.0; 6];
+        let error = read_finite(&x.view(), "X", 0, &mut out).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { what: "X", row: 1 }));
+    }
+}
