@@ -5,7 +5,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from compcodes import _core, reference, training
+import compcodes as cc
+from compcodes import _core, reference
+from compcodes.training import trainer
 from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
@@ -89,8 +91,8 @@ def test_normal_equations_errors_and_decode_are_the_references(seed, n, M, K, d)
 
 def test_normal_equations_of_shards_add_up():
     X, codes = vectors(1000, 9), np.random.default_rng(0).integers(7, size=(1000, 3)).astype(np.uint8)
-    whole = training.normal_equations(X, codes, 7)
-    parts = [training.normal_equations(X[s], codes[s], 7) for s in (slice(0, 300), slice(300, None))]
+    whole = cc.normal_equations(X, codes, 7)
+    parts = [cc.normal_equations(X[s], codes[s], 7) for s in (slice(0, 300), slice(300, None))]
     for i in range(2):
         np.testing.assert_allclose(parts[0][i] + parts[1][i], whole[i], rtol=1e-10)
 
@@ -99,9 +101,9 @@ def test_the_solution_is_stationary_and_near_the_previous_codebooks():
     rng = np.random.default_rng(0)
     X, codes = vectors(400, 6), rng.integers(5, size=(400, 3)).astype(np.uint8)
     codes[codes == 4] = 0  # codeword 4 is unused, and A singular
-    A, b = training.normal_equations(X, codes, 5)
+    A, b = cc.normal_equations(X, codes, 5)
     previous = rng.normal(size=b.shape)
-    solution = training.solve(A, b, previous, 1e-3)
+    solution = trainer.solve(A, b, previous, 1e-3)
     ridge = 1e-3 * np.trace(A) / len(A)
     np.testing.assert_allclose(A @ solution + ridge * (solution - previous), b, atol=1e-8)
     np.testing.assert_allclose(solution, reference.solve(A, b, previous, ridge), atol=1e-8)

@@ -8,7 +8,6 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.training import trainer as training
 from compcodes.training.trainer import Trainer
 from conftest import vectors
 
@@ -47,7 +46,7 @@ def test_a_stream_comes_near_the_batch(selection, loss):
 def test_what_is_kept_are_the_sums_of_the_paper(stream):
     """Without forgetting they would be those of all batches; the last batch's share is exact."""
     q = cc.CompositionalCodes(2, 8, loss="reconstruction", anneal=0, max_iter=1).partial_fit(stream[:500])
-    A, b = training.normal_equations(stream[:500], q.encode(stream[:500]), 8)
+    A, b = cc.normal_equations(stream[:500], q.encode(stream[:500]), 8)
     assert np.trace(q._past.A) == np.trace(A) == 1000
     np.testing.assert_allclose(q._past.b.sum(axis=0), b.sum(axis=0), rtol=1e-6)
     before = q._past
