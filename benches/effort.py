@@ -32,7 +32,7 @@ def measure(q, data):
     true = cc.evaluate.ground_truth(base, data.queries, 100, n_jobs=1)[1]
     weights = None
     if q.loss_["weight_power"]:
-        weights = cc.losses.row_weights(cc.losses.norms(base), q.loss_["weight_power"])
+        weights = _core.weights_by_norm(_core.norms(base), q.loss_["weight_power"])
     for encoder in encoders():
         q.set_params(encoder=encoder)
         q.encode(base[:1])  # prepares the encoder

@@ -17,6 +17,7 @@ import compcodes as cc
 from common import Report, arguments, sift
 from compcodes import _core
 from compcodes.training import trainer as training
+from compcodes.training.shards import Local
 
 
 def seconds(work):
@@ -71,17 +72,14 @@ def ratio(values):
 def iteration(report, X, repeats):
     q = greedy(max_iter=1, n_jobs=1).fit(X[:20_000])
     codes = q.encode(X)
-    trainer = training.Trainer(X, 8, 256, "group", 1, 0, 1e-3, 0, n_jobs=1)
+    trainer = training.Trainer(Local(X, n_jobs=1), 8, 256, "group", 1, 0, 1e-3, 0, n_jobs=1)
 
     def whole():
-        better = trainer.update(codes, q.codebooks_)
-        errors = trainer.errors(better, codes)
-        moved, _ = _core.reseed(better, X, codes, errors, "group")
-        _core.Encoder(moved, "group", n_jobs=1).improve(X, codes, 1)
+        trainer.improve(trainer.reseeded(trainer.update(q.codebooks_, codes), codes), codes)
 
     encoder = _core.Encoder(q.codebooks_, "group")
     encode, update, whole_times = in_turn(
-        repeats, lambda: encoder.encode(X, 1), lambda: trainer.update(codes, q.codebooks_), whole
+        repeats, lambda: encoder.encode(X, 1), lambda: trainer.update(q.codebooks_, codes), whole
     )
     report(f"## One training iteration, {len(X):,} × {X.shape[1]}, one thread\n")
     report.table(

@@ -92,18 +92,6 @@ def test_a_code_depends_on_the_vector_alone(eta):
     np.testing.assert_array_equal(codes[20:70], beam(codebooks, 6, eta=eta).encode(X[20:70], 2))
 
 
-def test_local_search_goes_on_from_a_beam():
-    X, codebooks = vectors(400, 16), model(0, 6, 32, 16)
-    start = beam(codebooks, 16).encode(X)
-    codes = _core.Encoder(codebooks, encoding=("local-search", 2), start=("beam", 16)).encode(X)
-    before, after = (_core.errors(codebooks, X, c) for c in (start, codes))
-    assert (after <= before + slack(codebooks, 1)).all()
-    assert after.mean() < before.mean()
-    # It is where local search comes to from that code.
-    given, _, _ = _core.Encoder(codebooks, encoding=("local-search", 2)).improve(X, start)
-    np.testing.assert_array_equal(_core.errors(codebooks, X, given), np.minimum(before, after))
-
-
 def test_values_beyond_float32_scores_get_some_code():
     for selection in SELECTIONS:
         codebooks = 1e-30 * model(0, 4, 8, 3, selection)
@@ -129,11 +117,7 @@ def test_as_encoder_of_a_model(X, tmp_path):
         (lambda: cc.Beam(0), ValueError, "width is 0"),
         (lambda: cc.Beam(1.5), TypeError, "width is 1.5"),
         (lambda: beam(model(0, 2, 4, 3), 5000), ValueError, "width is 5000"),
-        (
-            lambda: _core.Encoder(model(0, 2, 4, 3), start=("dream", 3), encoding=("local-search", 1)),
-            ValueError,
-            "start",
-        ),
+        (lambda: _core.Encoder(model(0, 2, 4, 3), encoding=("dream", 1)), ValueError, "encoder is"),
     ],
 )
 def test_errors_name_the_argument(make, error, message):

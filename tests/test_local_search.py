@@ -6,6 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compcodes import _core, reference
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Local
+from compcodes.training.trainer import Trainer
 from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
@@ -103,9 +106,10 @@ def test_descending_reaches_the_dense_solution(weigh):
     def objective(books):
         return np.average(reference.errors(X, codes, books, 6.0), weights=weights)
 
+    trainer = Trainer(Local(X, weights), 2, 5, "group", 1, 0.0, 1e-3, 0, objective=Objective(6.0))
     last = objective(codebooks)
     for _ in range(12):
-        codebooks = _core.descend(X, codes, codebooks, 6.0, 1e-3, "group", weights)
+        codebooks = trainer.update(codebooks, codes)
         assert objective(codebooks) <= last * (1 + 1e-6)
         last = objective(codebooks)
     assert last <= objective(best) * (1 + 1e-3)

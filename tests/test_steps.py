@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import compcodes as cc
 from compcodes import _core, reference
-from compcodes.training import trainer
+from compcodes.training import solver
 from conftest import vectors
 
 SELECTIONS = ["group", "m-selection", "m-combination"]
@@ -103,7 +103,7 @@ def test_the_solution_is_stationary_and_near_the_previous_codebooks():
     codes[codes == 4] = 0  # codeword 4 is unused, and A singular
     A, b = cc.normal_equations(X, codes, 5)
     previous = rng.normal(size=b.shape)
-    solution = trainer.solve(A, b, previous, 1e-3)
+    solution = solver.solve(A.copy(), b, previous, 1e-3)
     ridge = 1e-3 * np.trace(A) / len(A)
     np.testing.assert_allclose(A @ solution + ridge * (solution - previous), b, atol=1e-8)
     np.testing.assert_allclose(solution, reference.solve(A, b, previous, ridge), atol=1e-8)
@@ -153,8 +153,11 @@ def test_reseeding_places_unused_codewords_where_they_make_a_vector_exact():
     codebooks = random_model(0, 2, 8, 5, "group")
     codes = np.random.default_rng(1).integers(6, size=(200, 2)).astype(np.uint8)  # 6 and 7 are unused
     errors = _core.errors(codebooks, X, codes)
-    moved, count = _core.reseed(codebooks, X, codes, errors)
-    assert count == 4
+    uses = _core.uses(codes, 8, "group")
+    np.testing.assert_array_equal(uses, np.concatenate([np.bincount(column, minlength=8) for column in codes.T]))
+    largest, worst, theirs = _core.worst(X, codes, errors, 4)
+    np.testing.assert_array_equal(largest, -np.sort(-errors)[:4])
+    moved = _core.reseed(codebooks, uses, worst, theirs)
     np.testing.assert_array_equal(moved[:, :6], codebooks[:, :6])
     worst = np.argsort(-errors)[:4]
     for row, (m, k) in zip(worst, [(0, 6), (0, 7), (1, 6), (1, 7)], strict=True):

@@ -8,7 +8,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.training.trainer import Trainer
+from compcodes.training.shards import Local
 from conftest import vectors
 
 
@@ -141,8 +141,8 @@ def test_a_sample_holds_the_rows_with_most_weight_and_stands_for_all():
     X = np.arange(20_000.0, dtype=np.float32)[:, None]
     weights = np.random.default_rng(0).pareto(1.0, size=20_000)
     weights[::7] = 0
-    trainer = Trainer(X, 1, 2, "group", 1, 0.0, 1e-3, seed=3, sample_weight=weights)
-    sample = trainer.sampled(5000)
+    shards = Local(X, weights)
+    sample = shards.sampled(5000, seed=3)
     rows = sample.X[:, 0].astype(int)
     assert len(rows) == len(set(rows)) == 5000
     assert (np.diff(rows) > 0).all()
@@ -150,10 +150,10 @@ def test_a_sample_holds_the_rows_with_most_weight_and_stands_for_all():
     assert set(np.argsort(weights)[-50:]) <= set(rows)
     for values in (np.ones(20_000), np.arange(20_000.0), weights):  # weighted sums over the sample are those over all
         whole = (weights * values).sum() / weights.mean()
-        assert abs((sample.sample_weight * values[rows]).sum() / whole - 1) < 0.03
-    assert trainer.sampled(20_000) is trainer
-    few = trainer.sampled(np.count_nonzero(weights))
-    np.testing.assert_array_equal(few.sample_weight, weights[weights > 0])
+        assert abs((sample.weights * values[rows]).sum() / whole - 1) < 0.03
+    assert shards.sampled(20_000, 3) is shards
+    few = shards.sampled(np.count_nonzero(weights), 3)
+    np.testing.assert_array_equal(few.weights, weights[weights > 0])
 
 
 def test_an_error_in_a_sample_names_the_row_it_was_taken_from(stream):

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 __all__ = [
     "Encoder",
     "Index",
+    "Moments",
     "SubspaceEncoder",
     "__version__",
+    "apply_along",
     "decode",
-    "descend",
     "error_bounds",
     "errors",
     "exact_search",
@@ -22,11 +23,21 @@ __all__ = [
     "kmeans",
     "load_model",
     "normal_equations",
+    "norms",
+    "pass_seed",
+    "perturbed",
+    "pull",
     "random_vectors",
     "reseed",
     "residual_kmeans",
+    "sample_rows",
     "save_model",
+    "stretch",
     "sums",
+    "train",
+    "uses",
+    "weights_by_norm",
+    "worst",
 ]
 
 __version__: str
@@ -47,7 +58,6 @@ class Encoder:
         encoding: tuple[str, int] | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
-        start: tuple[str, int] | None = None,
         directions: _F32 | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
@@ -56,9 +66,31 @@ class Encoder:
     ) -> tuple[_U8, _F64, _F64]: ...
 
 @final
+class Moments:
+    def __new__(
+        cls,
+        x: NDArray[Any],
+        sample_weight: _F64 | None = None,
+        directions: _F32 | None = None,
+        n_jobs: int | None = None,
+    ) -> Moments: ...
+    def merge(self, other: Moments) -> None: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def mean_weight(self) -> float: ...
+    @property
+    def deviation(self) -> _F64: ...
+    @property
+    def variance(self) -> float: ...
+
+@final
 class SubspaceEncoder:
     def __new__(cls, words: list[_F32], rotation: _F32 | None = None) -> SubspaceEncoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
+    def improve(
+        self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
+    ) -> tuple[_U8, _F64, _F64]: ...
 
 @final
 class Index:
@@ -110,21 +142,17 @@ class Index:
 
 def isa() -> str: ...
 def isas() -> list[str]: ...
-def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
-def descend(
+def apply_along(
     x: NDArray[Any],
     codes: _U8,
-    previous: _F32,
-    eta: float,
-    ridge: float,
-    selection: str = "group",
+    n_codewords: int,
+    p: _F64,
     sample_weight: _F64 | None = None,
     n_jobs: int | None = None,
     progress: _Progress = None,
-    shrink: float = 0.0,
-    past: tuple[_F64, _F64] | None = None,
     directions: _F32 | None = None,
-) -> _F32: ...
+) -> _F64: ...
+def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
 def error_bounds(codebooks: _F32, x: NDArray[Any], codes: _U8, n_jobs: int | None = None) -> _F64: ...
 def errors(
     codebooks: _F32,
@@ -162,13 +190,16 @@ def normal_equations(
     sample_weight: _F64 | None = None,
     n_jobs: int | None = None,
     progress: _Progress = None,
+    directions: _F32 | None = None,
 ) -> tuple[_F64, _F64]: ...
+def norms(x: NDArray[Any], directions: _F32 | None = None, n_jobs: int | None = None) -> _F64: ...
+def pass_seed(seed: int, pass_number: int) -> int: ...
+def perturbed(codebooks: _F32, deviation: _F64, selection: str, seed: int, iteration: int, iterations: int) -> _F32: ...
+def pull(shrinkage: float, n_codebooks: int, objective: float, variance: float, mean_weight: float) -> float: ...
 def random_vectors(
     x: NDArray[Any], n_codebooks: int, n_codewords: int, selection: str = "group", seed: int = 0
 ) -> _F32: ...
-def reseed(
-    codebooks: _F32, x: NDArray[Any], codes: _U8, errors: _F64, selection: str = "group"
-) -> tuple[_F32, int]: ...
+def reseed(codebooks: _F32, uses: NDArray[np.uint64], vectors: _F32, codes: _U8, selection: str = "group") -> _F32: ...
 def residual_kmeans(
     x: NDArray[Any],
     n_codebooks: int,
@@ -179,5 +210,30 @@ def residual_kmeans(
     progress: _Progress = None,
     directions: _F32 | None = None,
 ) -> _F32: ...
+def sample_rows(n: int, dim: int, n_codewords: int, seed: int) -> _I64: ...
 def save_model(path: str, codebooks: _F32, selection: str, parameters: str) -> None: ...
+def stretch(codebooks: _F32, directions: _F32, back: bool = False) -> _F32: ...
 def sums(x: NDArray[Any], codes: _U8, n_codewords: int, n_jobs: int | None = None) -> _F64: ...
+def train(
+    x: NDArray[Any],
+    n_codebooks: int,
+    n_codewords: int,
+    selection: str = "group",
+    *,
+    init: str | _F32 | None = None,
+    encoding: tuple[str, int] | None = None,
+    eta: float = 1.0,
+    directions: _F32 | None = None,
+    weight_power: float = 0.0,
+    anneal: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    ridge: float | None = None,
+    shrinkage: float | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: _Progress = None,
+) -> tuple[_F32, _U8, list[float]]: ...
+def uses(codes: _U8, n_codewords: int, selection: str) -> NDArray[np.uint64]: ...
+def weights_by_norm(norms: _F64, power: float) -> _F64 | None: ...
+def worst(x: NDArray[Any], codes: _U8, errors: _F64, count: int) -> tuple[_F64, _F32, _U8]: ...

@@ -23,7 +23,9 @@ from compcodes._arrays import (
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.base import NotFittedError, Quantizer, as_json, as_seed
 from compcodes.training import encoders, losses, streaming
-from compcodes.training.trainer import Report, Trained, Trainer
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Local, Report
+from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import tune
 
 if TYPE_CHECKING:
@@ -266,9 +268,10 @@ class CompositionalCodes(Quantizer):
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
-        trainer = self._trainer(X, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
+        shards = Local(X, weights, self.n_jobs)
+        trainer = self._trainer(shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
         directions = self.directions_ if len(self.directions_) else None
-        trainer = trainer.with_loss(losses.as_loss(self.loss_), weights, directions=directions)
+        trainer = trainer.with_loss(losses.as_loss(self.loss_), directions=directions)
         past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
         start = time.perf_counter()
         codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
@@ -302,25 +305,29 @@ class CompositionalCodes(Quantizer):
         loss, seed = losses.as_loss(self.loss), as_seed(self.random_state)
         init = self._init_for(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
-            loss = tune(self._trainer(X, seed, staged(progress, "choose loss")), loss, queries)
-        trainer = self._trainer(X, seed, staged(progress, "fit")).with_loss(loss, weights, queries)
-        if isinstance(loss, losses.InnerProduct) and trainer.directions is None:
+            plain = Local(X, n_jobs=self.n_jobs)
+            loss = tune(self._trainer(plain, seed, staged(progress, "choose loss")), loss, queries)
+        shards = Local(X, weights, self.n_jobs)
+        trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
+        if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
-        trainer = trainer.sampled(max_train)
+        if isinstance(trainer.shards, Local):
+            trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
         return trainer, trainer.run(init), loss
 
     def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
         self._set(trained.codebooks, self.selection)
         none = np.zeros((0, self.n_features_in_), np.float32)
-        self._direct(none if trainer.directions is None else trainer.directions)
+        directions = trainer.objective.directions
+        self._direct(none if directions is None else directions)
         self.history_ = trained.history
         self.loss_ = losses.parameters(loss)
 
-    def _trainer(self, X: NDArray[Any], seed: int, report: Report | None, passes: int | None = None) -> Trainer:
+    def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder = encoders.as_encoder(self.encoder)
         own = not isinstance(self.init, str)
         return Trainer(
-            X,
+            shards,
             n_codebooks=self.n_codebooks,
             n_codewords=self.n_codewords,
             selection=self.selection,
@@ -329,7 +336,7 @@ class CompositionalCodes(Quantizer):
             ridge=self.ridge,
             shrinkage=self.shrinkage,
             seed=seed,
-            encoder=encoder.training_steps(),
+            encoder=encoder,
             anneal=self.anneal if encoder.anneals and not own else 0,
             n_jobs=self.n_jobs,
             report=report,
@@ -432,16 +439,14 @@ class CompositionalCodes(Quantizer):
         directions.flags.writeable = False
         self.directions_ = directions
 
-    def _encoder(self) -> _core.Encoder:
+    def _encoder(self) -> encoders.Coder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
         made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
         arrays = codebooks, self.directions_
-        cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
+        cached: tuple[Any, Any, encoders.Coder] | None = getattr(self, "_cache", None)
         if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
             encoder, eta, selection = made_for
-            core = _core.Encoder(
-                codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
-            )
-            cached = self._cache = (arrays, made_for, core)
+            objective = Objective(eta, self.directions_)
+            cached = self._cache = (arrays, made_for, encoder.build(codebooks, selection, objective, 0, self.n_jobs))
         return cached[2]

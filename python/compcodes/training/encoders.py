@@ -1,33 +1,92 @@
-"""How codes are chosen. Finding the best code is NP-hard: the encoders trade time for nearness to it."""
+"""How codes are chosen. Finding the best code is NP-hard: the encoders trade time for nearness to it.
+
+An encoder is parameters, with a name in files and a `build` that prepares it for given codebooks. One more is one more
+class with the methods of `Encoder`, and a line in `_NAMED`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
 from compcodes._arrays import check_range
+from compcodes.training.losses import Objective
 
-__all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
+__all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "parameters"]
 
 
-@dataclass(frozen=True)
-class Greedy:
-    """The paper's: at each step the codebook and codeword that leave the smallest loss."""
+class Coder(Protocol):
+    """An encoder prepared for codebooks: one of the core's, or another with these methods."""
 
+    def encode(
+        self, x: NDArray[Any], n_jobs: int | None = None, progress: Callable[[int, int], object] | None = None
+    ) -> NDArray[np.uint8]:
+        """Choose codes (n, M) for vectors (n, d)."""
+
+    def improve(
+        self,
+        x: NDArray[Any],
+        codes: NDArray[np.uint8],
+        n_jobs: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
+        """Return codes that are nowhere worse than those given, and the losses (n,) before and after."""
+
+
+class Encoder(Protocol):
+    """A way of choosing codes: parameters, which compare equal if they choose alike."""
+
+    name: ClassVar[str]
+    """Its name, in files and for `CompositionalCodes(encoder=…)`."""
+    anneals: ClassVar[bool]
+    """Whether training with it gains by noise on the codebooks."""
+
+    def build(
+        self, codebooks: NDArray[np.float32], selection: str, objective: Objective, seed: int, n_jobs: int | None
+    ) -> Coder:
+        """Prepare what encodes with `codebooks` (M, K, d)."""
+
+    def for_training(self) -> Encoder:
+        """Return the same with the effort that a pass of training takes."""
+
+
+class _Core:
+    """An encoder of the core, which knows it by name and effort."""
+
+    name: ClassVar[str]
     anneals: ClassVar[bool] = False
 
-    def steps(self) -> tuple[str, int]:
-        """Name and effort, as the core takes them."""
-        return "greedy", 0
+    def _effort(self) -> int:
+        return 0
 
-    def training_steps(self) -> tuple[str, int]:
-        """Like `steps`, for a pass of training."""
-        return self.steps()
+    def build(
+        self, codebooks: NDArray[np.float32], selection: str, objective: Objective, seed: int, n_jobs: int | None
+    ) -> _core.Encoder:
+        """Prepare what encodes with `codebooks` (M, K, d)."""
+        encoding = self.name, self._effort()
+        return _core.Encoder(
+            codebooks, selection, objective.eta, encoding, seed, n_jobs, directions=objective.directions
+        )
+
+    def for_training(self) -> Encoder:
+        """Return the same with the effort that a pass of training takes."""
+        return self
 
 
 @dataclass(frozen=True)
-class Beam:
+class Greedy(_Core):
+    """The paper's: at each step the codebook and codeword that leave the smallest loss."""
+
+    name: ClassVar[str] = "greedy"
+
+
+@dataclass(frozen=True)
+class Beam(_Core):
     """The codebooks in turn, keeping the best beginnings of a code: the encoder of residual quantization.
 
     Parameters
@@ -36,23 +95,22 @@ class Beam:
         How many beginnings are kept, 1 to 4096. Twice as many take twice the time.
     """
 
-    anneals: ClassVar[bool] = False
+    name: ClassVar[str] = "beam"
     width: int = 8
 
     def __post_init__(self) -> None:
         check_range("width", self.width, 1, 4096)
 
-    def steps(self) -> tuple[str, int]:
-        """Name and effort, as the core takes them."""
-        return "beam", self.width
+    def _effort(self) -> int:
+        return self.width
 
-    def training_steps(self) -> tuple[str, int]:
-        """Like `steps`, for a pass of training."""
-        return self.steps()
+
+TRAINING_ROUNDS = 8
+"""Rounds of local search in a pass of training, which goes on from the codes of the pass before."""
 
 
 @dataclass(frozen=True)
-class LocalSearch:
+class LocalSearch(_Core):
     """From a greedy code on: change a few codewords at random, let the others settle, keep what is better.
 
     Parameters
@@ -61,28 +119,37 @@ class LocalSearch:
         How often. Twice as many take twice the time and leave a few percent less error; it never hurts.
     """
 
+    name: ClassVar[str] = "local-search"
     anneals: ClassVar[bool] = True
     rounds: int = 128
 
     def __post_init__(self) -> None:
         check_range("rounds", self.rounds, 0, 1_000_000)
 
-    def steps(self) -> tuple[str, int]:
-        """Name and effort, as the core takes them."""
-        return "local-search", self.rounds
+    def _effort(self) -> int:
+        return self.rounds
 
-    def training_steps(self) -> tuple[str, int]:
-        """Like `steps`, for a pass of training: each goes on from the codes of the one before."""
-        return "local-search", min(self.rounds, 8)
+    def for_training(self) -> LocalSearch:
+        """Return the same with the effort that a pass of training takes."""
+        return LocalSearch(min(self.rounds, TRAINING_ROUNDS))
 
 
-Encoder: TypeAlias = Greedy | Beam | LocalSearch
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over vectors encodes with: small, so that it can be sent to where they lie."""
 
-_NAMED: dict[str, Callable[..., Encoder]] = {
-    "greedy": Greedy,
-    "beam": Beam,
-    "local-search": LocalSearch,
-}
+    codebooks: NDArray[np.float32]
+    selection: str
+    objective: Objective
+    encoder: Encoder
+    seed: int
+
+    def build(self, n_jobs: int | None) -> Coder:
+        """Prepare it, here."""
+        return self.encoder.build(self.codebooks, self.selection, self.objective, self.seed, n_jobs)
+
+
+_NAMED: dict[str, Callable[..., Encoder]] = {kind.name: kind for kind in (Greedy, Beam, LocalSearch)}
 
 
 def as_encoder(encoder: Any) -> Encoder:
@@ -98,4 +165,4 @@ def as_encoder(encoder: Any) -> Encoder:
 
 def parameters(encoder: Encoder) -> dict[str, Any]:
     """Name and parameters, as files keep them."""
-    return {"name": encoder.steps()[0], **asdict(encoder)}
+    return {"name": encoder.name, **asdict(encoder)}  # type: ignore[call-overload]

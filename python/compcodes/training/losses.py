@@ -9,14 +9,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes._arrays import check_rows
-
-__all__ = ["InnerProduct", "Loss", "Reconstruction", "as_loss", "directions", "norms", "parameters", "row_weights"]
+__all__ = ["InnerProduct", "Loss", "Objective", "Reconstruction", "as_loss", "directions", "parameters"]
 
 
 @dataclass(frozen=True)
 class Reconstruction:
     """The squared error ‖x − x̄‖², for Euclidean distances and for decoding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """How an error counts, as the core takes it: what is left of a loss when its parameters are chosen.
+
+    ‖L r‖² + (η − 1)⟨L r, u⟩², where u is the direction of L x and L = I + AᵀA with the orthogonal rows A, `directions`
+    (r, d); without them L is I.
+    """
+
+    eta: float = 1.0
+    directions: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,26 +116,3 @@ def directions(queries: NDArray[np.float32], metric: float) -> NDArray[np.float3
     kept = stretch > 1.01
     rows: NDArray[np.float64] = np.sqrt(stretch[kept, None] - 1) * vectors.T[d - count :][kept]
     return rows.astype(np.float32)
-
-
-def norms(X: NDArray[Any], directions: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
-    """‖x‖ of each row, (n,), stretched along `directions`, computed a chunk at a time; a row not finite is named."""
-    out = np.empty(len(X))
-    for first in range(0, len(X), 4096):
-        with np.errstate(over="ignore"):
-            chunk = np.asarray(X[first : first + 4096], dtype=np.float32).astype(np.float64)
-        if directions is not None:
-            chunk += (chunk @ directions.T) @ directions
-        out[first : first + 4096] = np.sqrt(np.einsum("ij,ij->i", chunk, chunk))
-    check_rows("X", out)
-    return out
-
-
-def row_weights(norms: NDArray[np.float64], power: float) -> NDArray[np.float64] | None:
-    """‖x‖ to `power`, 1 on average; None where that is 1 for every row."""
-    largest = norms.max()
-    if power == 0 or not 0 < largest < np.inf:
-        return None
-    weights: NDArray[np.float64] = (norms / largest) ** power
-    weights /= weights.mean()
-    return weights

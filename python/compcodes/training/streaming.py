@@ -8,12 +8,11 @@ thousand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from compcodes import _core
-from compcodes.training.trainer import Codes, Doubles, Floats, Sums, Trainer
+from compcodes.training.shards import Doubles, Floats, Sums
+from compcodes.training.trainer import Trainer
 
 __all__ = ["Past", "absorb"]
 
@@ -52,31 +51,25 @@ def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) 
     `seen` says of how many vectors the codebooks are where nothing else is kept of them: then such vectors are assumed
     to be like those of the batch.
     """
-    codes = trainer.coder(codebooks).encode(trainer.X, trainer.n_jobs, trainer.within())
+    codes = trainer.encode(codebooks)
     A, b = trainer.sums(codes)
-    at_optimum = past is None or trainer.eta > 1
+    eta = trainer.objective.eta
+    at_optimum = past is None or eta > 1
     if past is None:
-        share = seen / len(trainer.X)
+        share = seen / trainer.shards.shape[0]
         books = len(b) // codebooks.shape[1]
         past = Past(codebooks, share * A, share * A @ codebooks[:books].reshape(len(b), -1).astype(np.float64))
     kept = 1 - min(FORGET, np.trace(A) / np.trace(past.A)) if past.A.any() else 0.0
     past = Past(codebooks, kept * past.A, kept * past.b)
-    prior, errors = past.prior(trainer.eta), trainer.errors(codebooks, codes)
+    prior, loss = past.prior(eta), trainer.loss(codebooks, codes)
+    in_past = np.einsum("ii->i", past.A) >= 1
     # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
     share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
-    for noise in trainer.noise(ROUNDS):
-        codebooks = trainer.update(codes, codebooks, share * trainer.pull(errors), prior)
-        codebooks = _reseeded(trainer, codebooks, codes, past)
-        codes, _ = trainer.improve((codebooks + noise).astype(np.float32) if trainer.anneal else codebooks, codes)
-        errors = trainer.errors(codebooks, codes)
+    for round_ in range(ROUNDS):
+        codebooks = trainer.update(codebooks, codes, share * trainer.pull(loss), prior)
+        codebooks = trainer.reseeded(codebooks, codes, in_past)
+        noisy = trainer.perturbed(codebooks, round_, ROUNDS) if trainer.anneal else codebooks
+        codes, _ = trainer.improve(noisy, codes)
+        loss = trainer.loss(codebooks, codes)
     A, b = trainer.sums(codes)
-    return codebooks, Past(codebooks, past.A + A, past.b + b), trainer.objective(errors)
-
-
-def _reseeded(trainer: Trainer, codebooks: Floats, codes: Codes, past: Past) -> Floats:
-    """Move the codewords that neither the batch nor the past uses."""
-    moved, count = _core.reseed(codebooks, trainer.X, codes, trainer.errors(codebooks, codes), trainer.selection)
-    if count == 0:
-        return codebooks
-    used: Any = (np.einsum("ii->i", past.A) >= 1).reshape(-1, codebooks.shape[1], 1)
-    return np.ascontiguousarray(np.where(used, codebooks, moved))
+    return codebooks, Past(codebooks, past.A + A, past.b + b), loss

@@ -1,31 +1,27 @@
 """Training: codebooks given codes and codes given codebooks, in turn, until the objective settles.
 
-The heavy steps are the compiled core's; here they are put together, and the linear system is solved.
+The steps are the compiled core's and the solver's, and vectors are met only as `Shards`: here the steps are put
+together. The Rust crate's loop is made of the same steps, and held to the same codebooks by a test.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_vectors, as_weights, check_rows
-from compcodes.training import losses
-from compcodes.training.demand import demand
+from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes.training import losses, solver
+from compcodes.training.encoders import Encoder, Greedy, Pass
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Codes, Doubles, Floats, Report, Shards, Sums
 
-__all__ = ["Trained", "Trainer", "normal_equations", "solve"]
-
-Floats: TypeAlias = NDArray[np.float32]
-Doubles: TypeAlias = NDArray[np.float64]
-Codes: TypeAlias = NDArray[np.uint8]
-Sums: TypeAlias = tuple[Doubles, Doubles]
-Report: TypeAlias = Callable[[int, int], object]
+__all__ = ["Trained", "Trainer", "normal_equations"]
 
 
 def normal_equations(
@@ -35,7 +31,7 @@ def normal_equations(
     *,
     sample_weight: ArrayLike | None = None,
     n_jobs: int | None = None,
-) -> tuple[Doubles, Doubles]:
+) -> Sums:
     """Assemble the linear system A D = b whose solution are the best codebooks for given codes.
 
     With B the (M·K, n) matrix of which codewords each vector uses, A = B Bᵀ and b = (X Bᵀ)ᵀ (Du & Wang,
@@ -80,36 +76,6 @@ def normal_equations(
     return _core.normal_equations(X, codes, n_codewords, weights, n_jobs)
 
 
-def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float) -> Doubles:
-    """Solve A D = b for the codebooks nearest the previous ones.
-
-    A is always singular: shifting one codebook by a vector and another by its negative changes no sum of
-    codewords, so its rank is at most M·K − M + 1, and less where codewords are unused. The proximal term
-    λ‖D − D_previous‖² makes the solution unique; a ridge toward zero would instead shrink rarely used codewords,
-    and with them the longest vectors.
-
-    Parameters
-    ----------
-    A : (p, p) float64
-    b : (p, d) float64
-        As `normal_equations` returns them.
-    previous : (p, d)
-        The codebooks at hand, one codeword a row.
-    ridge : float
-        λ, as a share of the mean diagonal entry of A: of the mean use of a codeword.
-
-    Returns
-    -------
-    (p, d) float64
-    """
-    previous = np.asarray(previous, dtype=np.float64)
-    change = b - A @ previous  # solving for the change loses fewer digits than solving for D
-    regular = A.copy()
-    diagonal = np.einsum("ii->i", regular)
-    diagonal += ridge * (diagonal.mean() or 1.0)
-    return previous + np.linalg.solve(regular, change)
-
-
 @dataclass(frozen=True)
 class Trained:
     """What training gives."""
@@ -121,13 +87,12 @@ class Trained:
 
 @dataclass
 class Trainer:
-    """One training run over `X` (n, d): its parameters, and the steps that share them.
+    """One training run over `shards` of vectors: its parameters, and the steps that share them.
 
-    Errors count more along the `directions` (r, d) of the loss, if any. `passes` is the number of passes over `X` that
-    progress is measured by, where it is not that of `run`.
+    `passes` is the number of passes over the vectors that progress is measured by, where it is not that of `run`.
     """
 
-    X: NDArray[Any]
+    shards: Shards
     n_codebooks: int
     n_codewords: int
     selection: str
@@ -136,261 +101,183 @@ class Trainer:
     ridge: float
     seed: int
     shrinkage: float = 0.0
-    encoder: tuple[str, int] = ("greedy", 0)
-    eta: float = 1.0
+    encoder: Encoder = field(default_factory=Greedy)
+    objective: Objective = field(default_factory=Objective)
     anneal: int = 0
-    sample_weight: Doubles | None = None
-    directions: Floats | None = None
     n_jobs: int | None = None
     report: Report | None = None
     passes: int | None = None
-    _history: list[dict[str, Any]] = field(default_factory=list, init=False)
-    _started: float = field(default=0.0, init=False)
-    _stage: int = field(default=0, init=False)
+    _pass: int = field(default=0, init=False)
 
-    def with_loss(
-        self,
-        loss: losses.Loss,
-        sample_weight: Doubles | None,
-        queries: Floats | None = None,
-        directions: Floats | None = None,
-    ) -> Trainer:
-        """Return the same trainer for another loss; rows count by `sample_weight` and by what the loss says.
+    def with_loss(self, loss: losses.Loss, queries: Floats | None = None, directions: Floats | None = None) -> Trainer:
+        """Return the same trainer for another loss, by whose parameters rows count too.
 
         Its metric is that of the queries, or that of `directions` if these are given.
         """
         if not isinstance(loss, losses.InnerProduct):
-            return replace(self, eta=1.0, sample_weight=sample_weight)
+            return replace(self, objective=Objective())
         if queries is not None and len(queries) == 0:
             queries = None
         if queries is not None and loss.metric:
             directions = losses.directions(queries, loss.metric)
             directions = directions if len(directions) else None
-        weights = losses.row_weights(losses.norms(self.X, directions), loss.weight_power or 0.0)
-        if queries is not None and loss.demand:
-            wanted = demand(self.X, queries, self.seed, self.n_jobs)
-            weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
-        if weights is not None and sample_weight is not None:
-            weights *= sample_weight
-        weights = sample_weight if weights is None else weights
-        return replace(self, eta=loss.eta or 1.0, sample_weight=weights, directions=directions)
-
-    def sampled(self, count: int | None) -> Trainer:
-        """Return the same trainer for at most `count` rows, drawn by weight; in order, which a memory map reads well.
-
-        Half of the draw is even and half by weight: a few rows that hold most of the weight (the longest vectors, or
-        those that queries find) are then all in the sample, and no row that is drawn counts more than twice as much
-        as in an even draw.
-        """
-        if count is None or len(self.X) <= count:
-            return self
-        weights, rng = self.sample_weight, np.random.default_rng(self.seed)
-        if weights is None:
-            rows = np.sort(rng.choice(len(self.X), count, replace=False))
-            return replace(self, X=_taken(self.X, rows))
-        rows = np.flatnonzero(weights)
-        if len(rows) > count:
-            chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
-            # Systematic sampling: a grid of random offset over the chances, end to end in random order.
-            order = rng.permutation(len(rows))
-            ends = np.cumsum(chances[order])
-            drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
-            drawn = np.sort(order[drawn])
-            rows, weights = rows[drawn], weights / weights.mean()
-            return replace(self, X=_taken(self.X, rows), sample_weight=weights[rows] / chances[drawn])
-        return replace(self, X=_taken(self.X, rows), sample_weight=weights[rows])
+        objective = Objective(loss.eta or 1.0, directions)
+        return replace(self, objective=objective, shards=self.shards.weighted(loss, objective, queries, self.seed))
 
     def run(self, init: str | Floats) -> Trained:
         """Train from `init`: "residual", "random", or codebooks (M, K, d)."""
-        self._started = time.perf_counter()
-        codebooks, codes = self._start(init)
-        codebooks, codes = self._annealed(codebooks, codes)
-        errors = self.errors(codebooks, codes)
-        self._record(errors)
+        history: list[dict[str, Any]] = []
+        started = time.perf_counter()
+
+        def record(objective: float) -> None:
+            seconds, n = time.perf_counter() - started, self.shards.shape[0]
+            history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
+
+        codebooks = self.start(init) if isinstance(init, str) else init
+        codes = self.encode(codebooks)
+        for iteration in range(self.anneal):
+            pull = self.pull(self.loss(codebooks, codes))
+            codebooks = self.reseeded(self.update(codebooks, codes, pull), codes)
+            codes, _ = self.improve(self.perturbed(codebooks, iteration, self.anneal), codes)
+        now = self.loss(codebooks, codes)
+        record(now)
         for _ in range(self.max_iter):
-            better = self.update(codes, codebooks, self.pull(errors))
-            better, _ = _core.reseed(better, self.X, codes, self.errors(better, codes), self.selection)
-            better_codes, errors = self.improve(better, codes)
-            before, now = self._history[-1]["objective"], self.objective(errors)
+            better = self.reseeded(self.update(codebooks, codes, self.pull(now)), codes)
+            better_codes, after = self.improve(better, codes)
             # The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
-            if now > before:
+            if after > now:
                 break
-            codebooks, codes = better, better_codes
-            self._record(errors)
+            codebooks, codes, before, now = better, better_codes, now, after
+            record(now)
             if before - now <= self.tol * before:
                 break
-        return Trained(codebooks, codes, self._history)
+        return Trained(codebooks, codes, history)
 
-    @property
-    def sizes(self) -> tuple[int, int, str, int]:
-        """What the core's starts take: M, K, the scheme and the seed."""
-        return self.n_codebooks, self.n_codewords, self.selection, self.seed
+    def start(self, init: str = "residual") -> Floats:
+        """Return codebooks (M, K, d) to begin with: by residual k-means, or of random vectors."""
+        sizes = self.n_codebooks, self.n_codewords, self.selection, self.seed
+        sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
+        if init == "random":
+            return _core.random_vectors(sample, *sizes)
+        return _core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions)
 
-    def _start(self, init: str | Floats) -> tuple[Floats, Codes]:
-        if not isinstance(init, str):
-            codebooks = init
-        elif init == "random":
-            codebooks = _core.random_vectors(self.X, *self.sizes)
-        else:
-            codebooks = self.start()
-        return codebooks, self.coder(codebooks).encode(self.X, self.n_jobs, self.within())
+    def encode(self, codebooks: Floats) -> Codes:
+        """Choose codes."""
+        return self.shards.encode(self.coder(codebooks), self.within())
 
-    def start(self) -> Floats:
-        """Return codebooks (M, K, d) by residual k-means."""
-        return _core.residual_kmeans(self.X, *self.sizes, self.n_jobs, directions=self.directions)
+    def improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, float]:
+        """Return better codes where there are any, and the mean loss."""
+        codes, loss = self.shards.improve(self.coder(codebooks), codes, self.within())
+        return codes, loss / self.moments.weight
 
-    def _annealed(self, codebooks: Floats, codes: Codes) -> tuple[Floats, Codes]:
-        """Alternate with noise on the codebooks while encoding, less and less of it.
+    def loss(self, codebooks: Floats, codes: Codes) -> float:
+        """Return the mean loss, by weight."""
+        return self.shards.loss(self.objective, codebooks, codes) / self.moments.weight
+
+    def perturbed(self, codebooks: Floats, iteration: int, iterations: int) -> Floats:
+        """Return codebooks with noise to encode with: less in each iteration, and none in the last.
 
         Codes that are best for the codebooks at hand hold these where they are; noise lets both move on to a
         better optimum (Martinez et al., *LSQ++*, 2018, there "SR-D"). The objective may rise meanwhile, so
         this is part of the start.
         """
-        for noise in self.noise(self.anneal):
-            codebooks = self.update(codes, codebooks, self.pull(self.errors(codebooks, codes)))
-            codebooks, _ = _core.reseed(codebooks, self.X, codes, self.errors(codebooks, codes), self.selection)
-            codes, _ = self.improve((codebooks + noise).astype(np.float32), codes)
-        return codebooks, codes
-
-    def noise(self, iterations: int) -> Iterator[Doubles]:
-        """Yield what to add to the codebooks in each of so many iterations: less and less, and nothing in the last."""
-        rng = np.random.default_rng(self.seed)
-        books = 1 if self.selection != "group" else self.n_codebooks
-        for iteration in range(iterations):
-            temperature = (1 - (iteration + 1) / iterations) ** 0.5
-            shape = books, self.n_codewords, self.X.shape[1]
-            yield temperature / self.n_codebooks * self.spread * rng.standard_normal(shape)
+        deviation = self.moments.deviation
+        return _core.perturbed(codebooks, deviation, self.selection, self.seed, iteration, iterations)
 
     @cached_property
-    def spread(self) -> Doubles:
-        """The standard deviation of each dimension, by weight, from at most some 20,000 rows."""
-        return self._deviation(None)
+    def moments(self) -> _core.Moments:
+        """Sums of weights, mean and spread of the vectors."""
+        return self.shards.moments(None)
 
     @cached_property
     def variance(self) -> float:
         """The mean loss of approximating all vectors by their mean, but for η."""
-        return float((self._deviation(self.directions) ** 2).sum())
+        directions = self.objective.directions
+        return (self.moments if directions is None else self.shards.moments(directions)).variance
 
-    def _deviation(self, directions: Floats | None) -> Doubles:
-        rows = slice(None, None, max(1, len(self.X) // 20_000))
-        sample = np.asarray(self.X[rows], dtype=np.float64)
-        if directions is not None:
-            sample = sample + (sample @ directions.T) @ directions
-        weights = None if self.sample_weight is None else self.sample_weight[rows]
-        if weights is not None and not weights.any():
-            weights = None
-        mean = np.average(sample, axis=0, weights=weights)
-        return np.sqrt(np.average((sample - mean) ** 2, axis=0, weights=weights))
+    def pull(self, objective: float) -> float:
+        """Weight of the pull of codewords to the mean of their codebook, in the unit of A's diagonal."""
+        return _core.pull(self.shrinkage, self.n_codebooks, objective, self.variance, self.moments.mean_weight)
 
-    def pull(self, errors: Doubles) -> float:
-        """Weight of the pull of codewords to the mean of their codebook, in the unit of A's diagonal.
+    def coder(self, codebooks: Floats) -> Pass:
+        """Return what the next pass encodes with; each pass has random numbers of its own."""
+        seed = _core.pass_seed(self.seed, self._pass)
+        return Pass(codebooks, self.selection, self.objective, self.encoder.for_training(), seed)
 
-        Where codewords are normal about the mean, and what they leave of a vector is too, the best weight is the
-        ratio of the two variances: of what is left (the loss) and of what one of M codebooks holds (an M-th of the
-        data's). It is `shrinkage` times that. So it vanishes where the codes are nearly exact, and beside the
-        vectors that use a codeword where these are many.
-        """
-        if self.shrinkage == 0 or not 0 < self.variance < np.inf:
-            return 0.0
-        ratio = min(self.objective(errors) / self.variance, 1.0)
-        mean = 1.0 if self.sample_weight is None else float(self.sample_weight.mean())
-        return self.shrinkage * self.n_codebooks * ratio * mean
-
-    def coder(self, codebooks: Floats) -> _core.Encoder:
-        """Return the encoder for the next pass; each pass has random numbers of its own."""
-        seed = (self.seed + 0x9E3779B97F4A7C15 * self._stage) % 2**64
-        return _core.Encoder(
-            codebooks, self.selection, self.eta, self.encoder, seed, self.n_jobs, directions=self.directions
-        )
-
-    def improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, Doubles]:
-        """Better codes (n, M) where there are any, and the loss of each row."""
-        codes, _, errors = self.coder(codebooks).improve(self.X, codes, self.n_jobs, self.within())
-        return codes, errors
-
-    def update(self, codes: Codes, previous: Floats, pull: float = 0.0, past: Sums | None = None) -> Floats:
-        """Best codebooks (M, K, d) for `codes`; better ones, for a loss that has no closed form.
+    def update(self, previous: Floats, codes: Codes, pull: float = 0.0, past: Sums | None = None) -> Floats:
+        """Return the best codebooks (M, K, d) for `codes`; better ones, for a loss that has no closed form.
 
         `pull` is the weight of a pull of codewords to the mean of their codebook, `past` the sums of vectors seen
         before.
         """
         M, K, d = previous.shape
-        if self.eta > 1:
-            return _core.descend(
-                self.X,
-                codes,
-                previous,
-                self.eta,
-                self.ridge,
-                self.selection,
-                self.sample_weight,
-                self.n_jobs,
-                shrink=pull,
-                past=past,
-                directions=self.directions,
-            )
-        A, b = self.sums(codes)
-        if past is not None:
-            A, b = A + past[0], b + past[1]
+        eta, directions = self.objective.eta, self.objective.directions if self.objective.eta > 1 else None
+        if directions is not None:
+            previous = _core.stretch(previous, directions)
         books = 1 if self.selection != "group" else M
         start = previous[:books].reshape(-1, d).astype(np.float64)
+        A, b = self.sums(codes, directions)
+        counts = np.einsum("ii->i", A).copy()
+        b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
+        if past is not None:
+            A += past[0]
+            b += past[1] if directions is None else past[1] + (past[1] @ directions.T) @ directions
         if pull > 0:
             uses = np.einsum("ii->i", A).reshape(books, K, 1)
-            means = (uses * start.reshape(books, K, d)).sum(axis=1) / uses.sum(axis=1)
-            A, b = A + pull * np.eye(len(A)), b + pull * np.repeat(means, K, axis=0)
-        codebooks = solve(A, b, start, self.ridge).astype(np.float32)
-        return np.ascontiguousarray(np.broadcast_to(codebooks.reshape(-1, K, d), (M, K, d)))
+            total = uses.sum(axis=1, keepdims=True)
+            means = (uses * start.reshape(books, K, d)).sum(axis=1, keepdims=True) / np.where(total > 0, total, 1)
+            b.reshape(books, K, d)[:] += pull * means
+            A.reshape(-1)[:: len(A) + 1] += pull
+        if eta == 1:
+            unknowns = solver.solve(A, b, start, self.ridge, self.n_jobs)
+        else:
+            diagonal = np.einsum("ii->i", A).copy()
+            single = A.astype(np.float32)
+            del A
+            unknowns = solver.descend(
+                single,
+                b,
+                start,
+                diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
+                self.ridge * (diagonal.mean() or 1.0),
+                lambda P: self.shards.apply(codes, K, P, directions) * (eta - 1),
+                self.n_jobs,
+            )
+        with np.errstate(over="ignore"):
+            codebooks = unknowns.astype(np.float32).reshape(-1, K, d)
+        if not np.isfinite(codebooks).all():
+            raise ValueError("X holds values too large for training in float32: scale it down")
+        codebooks = np.ascontiguousarray(np.broadcast_to(codebooks, (M, K, d)))
+        return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
 
-    def sums(self, codes: Codes) -> Sums:
-        """The two sides of the normal equations; of one codebook where the M are one."""
-        M, K, d = self.n_codebooks, self.n_codewords, self.X.shape[1]
-        A, b = _core.normal_equations(self.X, codes, K, self.sample_weight, self.n_jobs)
+    def sums(self, codes: Codes, directions: Floats | None = None) -> Sums:
+        """Return the two sides of the normal equations; of one codebook where the M are one."""
+        M, K = self.n_codebooks, self.n_codewords
+        A, b = self.shards.equations(codes, K, directions)
         if self.selection != "group":
             # It is used as often as all M places together use it.
-            A, b = A.reshape(M, K, M, K).sum(axis=(0, 2)), b.reshape(M, K, d).sum(axis=0)
+            A, b = A.reshape(M, K, M, K).sum(axis=(0, 2)), b.reshape(M, K, -1).sum(axis=0)
         return A, b
 
-    def errors(self, codebooks: Floats, codes: Codes) -> Doubles:
-        """Loss of each row (n,)."""
-        return _core.errors(codebooks, self.X, codes, self.eta, self.n_jobs, directions=self.directions)
+    def reseeded(self, codebooks: Floats, codes: Codes, kept: Doubles | None = None) -> Floats:
+        """Return codebooks whose codewords without use make the worst vectors exact.
 
-    def objective(self, errors: Doubles) -> float:
-        """Mean of `errors` (n,), by weight."""
-        return float(np.average(errors, weights=self.sample_weight))
-
-    def _record(self, errors: Doubles) -> None:
-        seconds = time.perf_counter() - self._started
-        entry = {
-            "iteration": len(self._history),
-            "objective": self.objective(errors),
-            "seconds": seconds,
-            "vectors": len(self.X),
-        }
-        self._history.append(entry)
+        Codewords with a positive number in `kept`, (M·K,) or (K,), count as used.
+        """
+        uses = self.shards.uses(codes, self.n_codewords, self.selection)
+        if kept is not None:
+            uses[kept > 0] += 1
+        unused = int((uses == 0).sum())
+        if unused == 0:
+            return codebooks
+        _, vectors, worst = self.shards.worst(self.objective, codebooks, codes, unused)
+        return _core.reseed(codebooks, uses, vectors, worst, self.selection)
 
     def within(self) -> Report | None:
-        """Progress of a pass over the vectors as progress of the whole."""
-        report, stage = self.report, self._stage
-        stages = self.passes or self.anneal + self.max_iter + 1
-        self._stage += 1
+        """Progress of the next pass over the vectors as progress of the whole."""
+        report, done_before = self.report, self._pass
+        passes = self.passes or self.anneal + self.max_iter + 1
+        self._pass += 1
         if report is None:
             return None
-        return lambda done, total: report(stage * total + done, stages * total)
-
-
-def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Copy `rows` of `X` as they are stored. An error names the row of `X`, not that of the copy."""
-    taken = np.asarray(X[rows])
-    with np.errstate(over="ignore"):
-        check_rows("X", taken.astype(np.float32, copy=False), rows)
-    return taken
-
-
-def _chances(shares: Doubles, count: int) -> Doubles:
-    """Probabilities in proportion to `shares`, but at most 1, whose sum is `count` (fewer than there are shares)."""
-    chances: Doubles = shares * (count / shares.sum())
-    while (chances > 1).any():
-        certain = chances >= 1
-        chances[certain] = 1
-        chances[~certain] *= (count - certain.sum()) / chances[~certain].sum()
-    return chances
+        return lambda done, total: report(done_before * total + done, passes * total)

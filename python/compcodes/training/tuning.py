@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core, evaluate
-from compcodes.training.losses import InnerProduct, norms
-from compcodes.training.trainer import Report, Trainer
+from compcodes.training.losses import InnerProduct
+from compcodes.training.shards import Local, Report
+from compcodes.training.trainer import Trainer
 
 __all__ = ["tune"]
 
@@ -48,7 +49,7 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
         loss = replace(loss, demand=loss.demand or 0.0, metric=loss.metric or 0.0)
     if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
         return loss
-    norms(trainer.X)  # the rows that a sample has are not those that an error should name
+    trainer.shards.check()  # the rows that a sample has are not those that an error should name
     sample = Sample(trainer, queries)
     if loss.weight_power is None:
         start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0, loss.metric or 0.0)
@@ -71,23 +72,23 @@ class Sample:
 
     def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
-        X, n = trainer.X, len(trainer.X)
+        shards, n = trainer.shards, trainer.shards.shape[0]
         order = rng.choice(n, min(n, SAMPLE + QUERIES), replace=False) if n > SAMPLE else np.arange(n)
         rows = np.sort(order[:SAMPLE])
         self.others: NDArray[np.float32] | None = None
-        vectors = np.ascontiguousarray(X[rows], dtype=np.float32)
+        vectors = shards.sample(rows)
         if queries is not None:
             Q = queries[rng.permutation(len(queries))]
             half = min(QUERIES, (len(Q) + 1) // 2)
             self.queries, self.others = Q[:half], Q[half:]
         else:
             others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
-            self.queries = np.ascontiguousarray(X[np.sort(others)], dtype=np.float32)
+            self.queries = shards.sample(np.sort(others))
         self.k = min(NEIGHBOURS, len(vectors))
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
-        self.norms = norms(vectors)
+        self.norms = _core.norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
-        self.trainer = replace(trainer, X=vectors, anneal=anneal, max_iter=rest)
+        self.trainer = replace(trainer, shards=Local(vectors, n_jobs=trainer.n_jobs), anneal=anneal, max_iter=rest)
         self.starts: dict[float | None, NDArray[np.float32]] = {}
         self.scores: dict[InnerProduct, float] = {}
 
@@ -96,7 +97,7 @@ class Sample:
         loss = InnerProduct(loss.eta or 1.0, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
         if loss not in self.scores:
             trainer = replace(self.trainer, report=self.within())
-            trainer = trainer.with_loss(loss, None, self.others)
+            trainer = trainer.with_loss(loss, self.others)
             if loss.metric not in self.starts:
                 self.starts[loss.metric] = trainer.start()
             trained = trainer.run(self.starts[loss.metric])

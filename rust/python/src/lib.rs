@@ -22,7 +22,8 @@ mod core {
     use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
-        Encoder, SubspaceEncoder, decode, descend, error_bounds, errors, hamming_search, isa, isas, lloyd,
-        normal_equations, random_vectors, reseed, residual_kmeans, sums,
+        Encoder, PyMoments, SubspaceEncoder, apply_along, decode, error_bounds, errors, hamming_search, isa,
+        isas, lloyd, normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed,
+        residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
 }

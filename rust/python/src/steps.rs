@@ -3,13 +3,15 @@
 use crate::arrays::{Rows, codebooks, codes, directions, numbers};
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::encode::{Encoding, Loss, Start};
+use compcodes::encode::{Encode, Encoding, Loss, Objective, Start};
 use compcodes::search::hamming;
-use compcodes::train::equations::{NormalEquations, Prior, Problem};
-use compcodes::train::{conjugate, equations, init, kmeans};
+use compcodes::train::equations::NormalEquations;
+use compcodes::train::moments::{self, Moments};
+use compcodes::train::reseed as seeding;
+use compcodes::train::{Init, Training, anneal, equations, init, kmeans, weights};
 use compcodes::vectors::Vectors;
-use compcodes::{Codebooks, Selection, encode};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
+use compcodes::{Selection, encode};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -18,10 +20,6 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 fn selection(name: &str) -> PyResult<Selection> {
     name.parse().map_err(to_python)
-}
-
-fn loss(eta: f64) -> PyResult<Loss> {
-    Loss::inner_product(eta).map_err(to_python)
 }
 
 /// Beams are no wider: memory and time grow with them.
@@ -34,25 +32,25 @@ fn width(width: usize) -> PyResult<usize> {
     Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
 }
 
-fn encoding(name: &str, effort: usize, start: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+fn encoding(name: &str, effort: usize, seed: u64) -> PyResult<Encoding> {
     match name {
         "greedy" => Ok(Encoding::Greedy),
         "beam" => Ok(Encoding::Beam { width: width(effort)? }),
-        "local-search" => Ok(Encoding::LocalSearch { start: self::start(start)?, rounds: effort, seed }),
+        "local-search" => Ok(Encoding::LocalSearch { start: Start::Greedy, rounds: effort, seed }),
         _ => Err(PyValueError::new_err(format!(
             "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
         ))),
     }
 }
 
-fn start(start: Option<(String, usize)>) -> PyResult<Start> {
-    match start.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
-        None | Some(("greedy", _)) => Ok(Start::Greedy),
-        Some(("beam", effort)) => Ok(Start::Beam { width: width(effort)? }),
-        Some((name, _)) => {
-            Err(PyValueError::new_err(format!("start is {name:?}: want \"greedy\" or \"beam\"")))
-        }
-    }
+fn objective(eta: f64, directions: Option<Any<'_, '_>>) -> PyResult<Objective> {
+    let loss = Loss::inner_product(eta).map_err(to_python)?;
+    Ok(Objective { loss, directions: self::directions(directions)? })
+}
+
+/// Weights of rows, f64, copied.
+fn weights_of(weights: Option<Any<'_, '_>>) -> PyResult<Option<Vec<f64>>> {
+    weights.map(|weights| Ok(numbers(weights, "sample_weight")?.as_array().to_vec())).transpose()
 }
 
 /// The instruction set in use: "scalar", "avx2" or "avx512".
@@ -76,9 +74,9 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds).
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, directions=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -88,13 +86,12 @@ impl Encoder {
         encoding: Option<(String, usize)>,
         seed: u64,
         n_jobs: Option<i64>,
-        start: Option<(String, usize)>,
         directions: Option<Any<'_, '_>>,
     ) -> PyResult<Self> {
-        let directions = self::directions(directions)?;
+        let Objective { loss, directions } = objective(eta, directions)?;
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
         let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
-        let (loss, encoding) = (loss(eta)?, self::encoding(&name, effort, start, seed)?);
+        let encoding = self::encoding(&name, effort, seed)?;
         let encoder = run(py, n_jobs, None, |_| {
             let encoder = match directions {
                 None => encode::Encoder::new(&books, selection),
@@ -130,12 +127,24 @@ impl Encoder {
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        let rows = Rows::new(x, "X")?;
-        let x = rows.view();
-        let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
-        let improved = run(py, n_jobs, progress, |monitor| self.encoder.improve(&*x, &mut codes, monitor))?;
-        Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
+        improve(&self.encoder, py, x, codes, n_jobs, progress)
     }
+}
+
+#[expect(clippy::type_complexity, reason = "three arrays")]
+fn improve<'py>(
+    encoder: &dyn Encode,
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    let rows = Rows::new(x, "X")?;
+    let x = rows.view();
+    let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
+    let improved = run(py, n_jobs, progress, |monitor| encoder.improve(&*x, &mut codes, monitor))?;
+    Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
 }
 
 /// The sums of codewords, (n, d) f32.
@@ -167,17 +176,10 @@ pub(crate) fn errors<'py>(
     progress: Callback<'_, 'py>,
     directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let (loss, directions) = (loss(eta)?, self::directions(directions)?);
-    let books = self::codebooks(codebooks, "codebooks")?;
+    let (objective, books) = (objective(eta, directions)?, self::codebooks(codebooks, "codebooks")?);
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
-    let errors = run(py, n_jobs, progress, |monitor| match &directions {
-        None => encode::errors(&books, loss, &*x, codes, monitor),
-        Some(directions) => {
-            let (books, x) = (directions.stretch(&books)?, directions.stretched(&*x)?);
-            encode::errors(&books, loss, &x, codes, monitor)
-        }
-    })?;
+    let errors = run(py, n_jobs, progress, |monitor| objective.errors(&books, &*x, codes, monitor))?;
     Ok(errors.into_pyarray(py))
 }
 
@@ -200,8 +202,9 @@ pub(crate) fn error_bounds<'py>(
 
 /// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
 #[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None))]
+#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None, directions=None))]
 #[expect(clippy::type_complexity, reason = "two arrays")]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn normal_equations<'py>(
     py: Python<'py>,
     x: Any<'_, 'py>,
@@ -210,78 +213,290 @@ pub(crate) fn normal_equations<'py>(
     sample_weight: Option<Any<'_, 'py>>,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
-    let weights = weights.as_ref().map(|w| w.as_array().to_vec());
+    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
     let (x, codes) = (rows.view(), codes.as_array());
     let equations = run(py, n_jobs, progress, |monitor| {
-        NormalEquations::assemble(&*x, codes, n_codewords, weights.as_deref(), monitor)
+        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
+        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
+        NormalEquations::assemble(x, codes, n_codewords, weights.as_deref(), monitor)
     })?;
     Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
 }
 
-/// Codebooks (M, K, d) f32 near the previous ones that lower the inner-product loss.
+/// Σ w b uᵀ⟨u, p̄⟩ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
 #[pyfunction]
-#[pyo3(signature = (x, codes, previous, eta, ridge, selection="group", sample_weight=None, n_jobs=None, progress=None, shrink=0.0, past=None, directions=None))]
+#[pyo3(signature = (x, codes, n_codewords, p, sample_weight=None, n_jobs=None, progress=None, directions=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub(crate) fn descend<'py>(
+pub(crate) fn apply_along<'py>(
     py: Python<'py>,
     x: Any<'_, 'py>,
     codes: Any<'_, 'py>,
-    previous: Any<'_, 'py>,
-    eta: f64,
-    ridge: f64,
-    selection: &str,
+    n_codewords: usize,
+    p: PyReadonlyArray2<'py, f64>,
     sample_weight: Option<Any<'_, 'py>>,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
-    shrink: f64,
-    past: Option<(PyReadonlyArray2<'py, f64>, PyReadonlyArray2<'py, f64>)>,
     directions: Option<Any<'_, 'py>>,
-) -> PyResult<Bound<'py, PyArray3<f32>>> {
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (previous, loss) = (self::codebooks(previous, "previous")?, loss(eta)?);
-    let shared = self::selection(selection)?.is_shared();
-    let weights = sample_weight.map(|w| numbers(w, "sample_weight")).transpose()?;
-    let weights = weights.as_ref().map(|w| w.as_array().to_vec());
-    let past = past.map(|(a, b)| NormalEquations { a: a.as_array().to_owned(), b: b.as_array().to_owned() });
-    let directions = self::directions(directions)?;
-    let (x, codes) = (rows.view(), codes.as_array());
-    let books = run(py, n_jobs, progress, |monitor| {
-        let descend = |x: &dyn Vectors, previous: &Codebooks, past: Option<&NormalEquations>| {
-            let n_codewords = previous.n_codewords();
-            let problem = Problem { x, codes, weights: weights.as_deref(), n_codewords, shared };
-            conjugate::descend(&problem, previous, loss, ridge, &Prior { shrink, past }, monitor)
-        };
-        let Some(directions) = directions else { return descend(&*x, &previous, past.as_ref()) };
-        let past =
-            past.map(|NormalEquations { a, b }| directions.stretch_sums(b).map(|b| NormalEquations { a, b }));
-        let (x, previous) = (directions.stretched(&*x)?, directions.stretch(&previous)?);
-        directions.relax(&descend(&x, &previous, past.transpose()?.as_ref())?)
+    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
+    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array().to_owned());
+    let image = run(py, n_jobs, progress, |monitor| {
+        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
+        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
+        equations::apply_along(x, codes, n_codewords, weights.as_deref(), &p, monitor)
     })?;
-    Ok(books.into_inner().into_pyarray(py))
+    Ok(image.into_pyarray(py))
 }
 
-/// (codebooks, count): codewords that no code uses, placed where the largest errors are.
+/// L c, or L⁻¹ c, for each codeword of codebooks (M, K, d) f32.
 #[pyfunction]
-#[pyo3(signature = (codebooks, x, codes, errors, selection="group"))]
-pub(crate) fn reseed<'py>(
+#[pyo3(signature = (codebooks, directions, back=false))]
+pub(crate) fn stretch<'py>(
     py: Python<'py>,
     codebooks: Any<'_, 'py>,
+    directions: Any<'_, 'py>,
+    back: bool,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let moved = match self::directions(Some(directions))? {
+        None => Ok(books),
+        Some(directions) if back => directions.relax(&books),
+        Some(directions) => directions.stretch(&books),
+    };
+    Ok(moved.map_err(to_python)?.into_inner().into_pyarray(py))
+}
+
+/// How many rows use each codeword, (M·K,) u64; of one shared codebook, (K,).
+#[pyfunction]
+pub(crate) fn uses<'py>(
+    py: Python<'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    selection: &str,
+) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let (codes, shared) = (self::codes(codes, "codes")?, self::selection(selection)?.is_shared());
+    let codes = codes.as_array();
+    let uses = py.detach(|| seeding::uses(codes, n_codewords, shared));
+    Ok(uses.map_err(to_python)?.into_pyarray(py))
+}
+
+/// (errors, vectors, codes) of the `count` rows with the largest errors.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "three arrays")]
+pub(crate) fn worst<'py>(
+    py: Python<'py>,
     x: Any<'_, 'py>,
     codes: Any<'_, 'py>,
     errors: Any<'_, 'py>,
-    selection: &str,
-) -> PyResult<(Bound<'py, PyArray3<f32>>, usize)> {
-    let books = self::codebooks(codebooks, "codebooks")?;
+    count: usize,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<u8>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (errors, shared) =
-        (numbers(errors, "errors")?.as_array().to_vec(), self::selection(selection)?.is_shared());
+    let errors = numbers(errors, "errors")?.as_array().to_vec();
     let (x, codes) = (rows.view(), codes.as_array());
-    let moved = py.detach(|| compcodes::train::reseed::reseed(&books, &*x, codes, &errors, shared));
-    let (books, count) = moved.map_err(to_python)?;
-    Ok((books.into_inner().into_pyarray(py), count))
+    let worst = py.detach(|| seeding::worst(&*x, codes, &errors, count)).map_err(to_python)?;
+    Ok((worst.errors.into_pyarray(py), worst.vectors.into_pyarray(py), worst.codes.into_pyarray(py)))
+}
+
+/// Codebooks (M, K, d) f32 whose codewords without `uses` are where they make the worst `vectors` (r, d) exact.
+#[pyfunction]
+#[pyo3(signature = (codebooks, uses, vectors, codes, selection="group"))]
+pub(crate) fn reseed<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    uses: PyReadonlyArray1<'py, u64>,
+    vectors: PyReadonlyArray2<'py, f32>,
+    codes: Any<'_, 'py>,
+    selection: &str,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let shared = self::selection(selection)?.is_shared();
+    let codes = self::codes(codes, "codes")?.as_array().to_owned();
+    let worst = seeding::Worst { errors: Vec::new(), vectors: vectors.as_array().to_owned(), codes };
+    let moved = seeding::reseed(&books, &uses.as_array().to_vec(), &worst, shared);
+    Ok(moved.map_err(to_python)?.into_inner().into_pyarray(py))
+}
+
+/// Mean and spread of vectors, sums that shards can merge.
+#[pyclass(module = "compcodes._core", name = "Moments")]
+pub(crate) struct PyMoments {
+    moments: Moments,
+}
+
+#[pymethods]
+impl PyMoments {
+    #[new]
+    #[pyo3(signature = (x, sample_weight=None, directions=None, n_jobs=None))]
+    fn new(
+        py: Python<'_>,
+        x: Any<'_, '_>,
+        sample_weight: Option<Any<'_, '_>>,
+        directions: Option<Any<'_, '_>>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Self> {
+        let (rows, weights) = (Rows::new(x, "X")?, weights_of(sample_weight)?);
+        let (x, directions) = (rows.view(), self::directions(directions)?);
+        let moments = run(py, n_jobs, None, |monitor| {
+            Moments::of(&*x, weights.as_deref(), directions.as_ref(), monitor)
+        })?;
+        Ok(Self { moments })
+    }
+
+    fn merge(&mut self, other: PyRef<'_, Self>) {
+        self.moments.merge(&other.moments);
+    }
+
+    #[getter]
+    fn weight(&self) -> f64 {
+        self.moments.weight
+    }
+
+    #[getter]
+    fn mean_weight(&self) -> f64 {
+        self.moments.mean_weight()
+    }
+
+    #[getter]
+    fn deviation<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.moments.deviation().into_pyarray(py)
+    }
+
+    #[getter]
+    fn variance(&self) -> f64 {
+        self.moments.variance()
+    }
+}
+
+/// Weight of the pull of codewords to the mean of their codebook, in the unit of the diagonal of A.
+#[pyfunction]
+pub(crate) fn pull(
+    shrinkage: f64,
+    n_codebooks: usize,
+    objective: f64,
+    variance: f64,
+    mean_weight: f64,
+) -> f64 {
+    moments::pull(shrinkage, n_codebooks, objective, variance, mean_weight)
+}
+
+/// The seed of one pass over the vectors.
+#[pyfunction]
+pub(crate) fn pass_seed(seed: u64, pass_number: u64) -> u64 {
+    anneal::pass_seed(seed, pass_number)
+}
+
+/// Codebooks with the noise of one iteration: less and less, and none in the last.
+#[pyfunction]
+#[pyo3(signature = (codebooks, deviation, selection, seed, iteration, iterations))]
+pub(crate) fn perturbed<'py>(
+    py: Python<'py>,
+    codebooks: Any<'_, 'py>,
+    deviation: Any<'_, 'py>,
+    selection: &str,
+    seed: u64,
+    iteration: usize,
+    iterations: usize,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let books = self::codebooks(codebooks, "codebooks")?;
+    let shared = self::selection(selection)?.is_shared();
+    let deviation = numbers(deviation, "deviation")?.as_array().to_vec();
+    let noisy = py.detach(|| anneal::perturbed(&books, &deviation, shared, seed, iteration, iterations));
+    Ok(noisy.map_err(to_python)?.into_inner().into_pyarray(py))
+}
+
+/// ‖x‖ of each row, stretched along `directions`, (n,) f64.
+#[pyfunction]
+#[pyo3(signature = (x, directions=None, n_jobs=None))]
+pub(crate) fn norms<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (rows, directions) = (Rows::new(x, "X")?, self::directions(directions)?);
+    let x = rows.view();
+    let norms = run(py, n_jobs, None, |monitor| weights::norms(&*x, directions.as_ref(), monitor))?;
+    Ok(norms.into_pyarray(py))
+}
+
+/// `norms` (n,) f64 to `power`, 1 on average; None where that is 1 for every row.
+#[pyfunction]
+pub(crate) fn weights_by_norm<'py>(
+    py: Python<'py>,
+    norms: Any<'_, 'py>,
+    power: f64,
+) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+    let norms = numbers(norms, "norms")?.as_array().to_vec();
+    Ok(weights::by_norm(&norms, power).map(|weights| weights.into_pyarray(py)))
+}
+
+/// The rows that a start is computed from, (r,) i64, in order.
+#[pyfunction]
+pub(crate) fn sample_rows(
+    py: Python<'_>,
+    n: usize,
+    dim: usize,
+    n_codewords: usize,
+    seed: u64,
+) -> Bound<'_, PyArray1<i64>> {
+    let rows = init::sample_rows(n, dim, n_codewords, seed);
+    rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// (codebooks, codes, history): the training loop of the Rust crate, which Python's is held to by a test.
+#[pyfunction]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", *, init=None, encoding=None, eta=1.0, directions=None, weight_power=0.0, anneal=None, max_iter=None, tol=None, ridge=None, shrinkage=None, seed=0, n_jobs=None, progress=None))]
+#[expect(clippy::too_many_arguments, clippy::type_complexity, reason = "keywords in Python")]
+pub(crate) fn train<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: &str,
+    init: Option<Any<'_, 'py>>,
+    encoding: Option<(String, usize)>,
+    eta: f64,
+    directions: Option<Any<'_, 'py>>,
+    weight_power: f64,
+    anneal: Option<usize>,
+    max_iter: Option<usize>,
+    tol: Option<f64>,
+    ridge: Option<f64>,
+    shrinkage: Option<f64>,
+    seed: u64,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray3<f32>>, Bound<'py, PyArray2<u8>>, Vec<f64>)> {
+    let rows = Rows::new(x, "X")?;
+    let x = rows.view();
+    let default = Training::default();
+    let training = Training {
+        n_codebooks,
+        n_codewords,
+        selection: self::selection(selection)?,
+        init: match init {
+            None => Init::Residual,
+            Some(name) if name.extract::<&str>().is_ok_and(|name| name == "random") => Init::Random,
+            Some(codebooks) => Init::Codebooks(self::codebooks(codebooks, "init")?),
+        },
+        encoding: match encoding {
+            None => default.encoding,
+            Some((name, effort)) => self::encoding(&name, effort, 0)?,
+        },
+        objective: objective(eta, directions)?,
+        weight_power,
+        anneal: anneal.unwrap_or(default.anneal),
+        max_iter: max_iter.unwrap_or(default.max_iter),
+        tolerance: tol.unwrap_or(default.tolerance),
+        ridge: ridge.unwrap_or(default.ridge),
+        shrinkage: shrinkage.unwrap_or(default.shrinkage),
+        seed,
+    };
+    let trained = run(py, n_jobs, progress, |monitor| compcodes::train::train(&*x, &training, monitor))?;
+    Ok((trained.codebooks.into_inner().into_pyarray(py), trained.codes.into_pyarray(py), trained.history))
 }
 
 /// Codebooks (M, K, d) f32 by residual k-means.
@@ -395,6 +610,20 @@ impl SubspaceEncoder {
         let x = rows.view();
         let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
         Ok(codes.into_pyarray(py))
+    }
+
+    /// (codes, errors before, errors after): new codes where they are better than those given.
+    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn improve<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        improve(&self.encoder, py, x, codes, n_jobs, progress)
     }
 }
 

@@ -1,9 +1,11 @@
 //! The codebooks: M sets of K codewords of d numbers. A vector is approximated by the sum of one codeword from each.
 
+mod groups;
 mod selection;
 
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
+pub use groups::Groups;
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 pub use selection::Selection;
 
@@ -19,6 +21,7 @@ const DECODED: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Codebooks {
     data: Array3<f32>,
+    groups: Groups,
 }
 
 impl Codebooks {
@@ -37,7 +40,8 @@ impl Codebooks {
         if let Some(at) = data.iter().position(|v| !v.is_finite()) {
             return Err(invalid!("codebooks[{}, {}] holds NaN or an infinity", at / (k * d), at / d % k));
         }
-        Ok(Self { data })
+        let groups = Groups::of(data.view());
+        Ok(Self { data, groups })
     }
 
     /// M.
@@ -56,6 +60,12 @@ impl Codebooks {
     #[must_use]
     pub fn dim(&self) -> usize {
         self.data.dim().2
+    }
+
+    /// Which dimensions each codebook uses.
+    #[must_use]
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// All of them, (M, K, d).

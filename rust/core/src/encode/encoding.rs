@@ -41,4 +41,24 @@ impl Encoding {
 
     /// Rounds of local search that pay: twice as many take twice the time for a few percent less error.
     pub const ROUNDS: usize = 128;
+
+    /// Rounds of local search in a pass of training, which goes on from the codes of the pass before.
+    const TRAINING_ROUNDS: usize = 8;
+
+    /// The same with the effort that a pass of training takes, and the random numbers of `seed`.
+    #[must_use]
+    pub fn for_training(self, seed: u64) -> Self {
+        match self {
+            Self::LocalSearch { start, rounds, .. } => {
+                Self::LocalSearch { start, rounds: rounds.min(Self::TRAINING_ROUNDS), seed }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether training with it gains by noise on the codebooks.
+    #[must_use]
+    pub fn anneals(self) -> bool {
+        matches!(self, Self::LocalSearch { .. })
+    }
 }

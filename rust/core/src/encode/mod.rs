@@ -13,6 +13,7 @@ mod local_search;
 mod loss;
 mod nearest;
 mod normalise;
+mod objective;
 mod scores;
 mod space;
 mod subspaces;
@@ -21,6 +22,7 @@ pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};
 pub use loss::Loss;
 pub(crate) use nearest::Nearest;
+pub use objective::Objective;
 pub use subspaces::SubspaceEncoder;
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -44,6 +46,55 @@ const CHUNK: usize = 48;
 
 /// Rounds of local search up to which [`CHUNK`] vectors do not keep a monitor waiting.
 const PATIENCE: usize = 512;
+
+/// A way of choosing codes for vectors, made for given codebooks: see [`encoder`].
+pub trait Encode: Send + Sync {
+    /// Codes (n, M) of `x` (n, d).
+    ///
+    /// # Errors
+    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
+    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>>;
+
+    /// Chooses anew, and takes a row's new code only where its error is smaller than that of the one it has. Encoders
+    /// that can go on from a code do so.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode); or `codes` do not fit `x` and the codebooks. After an error `codes` hold a
+    /// mixture of old and new ones.
+    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved>;
+}
+
+/// What [`Encode::improve`] did to each row.
+pub struct Improved {
+    /// Loss of each row with the codes it had.
+    pub before: Array1<f64>,
+    /// The same with the codes it has now: never more.
+    pub after: Array1<f64>,
+}
+
+/// The encoder for `codebooks`. Where these have dimensions of their own (see [`Codebooks::groups`]), and the loss is the
+/// squared error, the nearest codeword of each is the best code, however codes were to be chosen.
+///
+/// # Errors
+/// Those of [`Encoder::new`] and [`Encoder::stretched`].
+pub fn encoder(
+    codebooks: &Codebooks,
+    selection: Selection,
+    objective: &Objective,
+    encoding: Encoding,
+) -> Result<Box<dyn Encode>> {
+    if *objective == Objective::default()
+        && !selection.is_shared()
+        && let Some(encoder) = SubspaceEncoder::of_groups(codebooks)?
+    {
+        return Ok(Box::new(encoder));
+    }
+    let encoder = match &objective.directions {
+        None => Encoder::new(codebooks, selection)?,
+        Some(directions) => Encoder::stretched(codebooks, selection, directions.clone())?,
+    };
+    Ok(Box::new(encoder.with_loss(objective.loss).with_encoding(encoding)))
+}
 
 /// Encodes vectors with given codebooks.
 ///
@@ -86,12 +137,14 @@ pub struct Encoder {
     directions: Option<Directions>,
 }
 
-/// What [`Encoder::improve`] did to each row.
-pub struct Improved {
-    /// Loss of each row with the codes it had.
-    pub before: Array1<f64>,
-    /// The same with the codes it has now: never more.
-    pub after: Array1<f64>,
+impl Encode for Encoder {
+    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        Encoder::encode(self, x, monitor)
+    }
+
+    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved> {
+        Encoder::improve(self, x, codes, monitor)
+    }
 }
 
 impl Encoder {

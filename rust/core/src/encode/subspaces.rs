@@ -2,14 +2,15 @@
 //! codeword of each is the best code, and needs only the vector's part in that subspace.
 
 use super::nearest::{Desk, Nearest};
-use crate::codebooks::MAX_CODEWORDS;
+use super::{Encode, Improved, Loss, errors};
+use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::vectors::{Vectors, check_dim, read_finite};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, Array3, ArrayView2, s};
 use rayon::prelude::*;
 
 /// Vectors encoded at once by a thread.
@@ -27,6 +28,8 @@ const CHUNK: usize = 96;
 /// # Ok::<(), compcodes::Error>(())
 /// ```
 pub struct SubspaceEncoder {
+    /// In the space of the vectors: what errors are measured by.
+    codebooks: Codebooks,
     isa: Isa,
     dim: usize,
     /// Subtracted from every vector, so that what is left lies around the origin.
@@ -59,6 +62,7 @@ impl SubspaceEncoder {
                 "words have no codewords, no dimensions, or more than {MAX_CODEWORDS} codewords"
             ));
         }
+        let codebooks = in_space(words, rotation)?;
         let mut means = Vec::new();
         let mut books = Vec::new();
         for words in words {
@@ -84,7 +88,35 @@ impl SubspaceEncoder {
             let zeros = vec![0.0; panels.columns()];
             Rotation { panels, zeros }
         });
-        Ok(Self { isa, dim, center, rotation, books })
+        Ok(Self { codebooks, isa, dim, center, rotation, books })
+    }
+
+    /// Of codebooks that have dimensions of their own, all in order; `None` where they have not.
+    ///
+    /// # Errors
+    /// The instruction set that was asked for is not there.
+    pub fn of_groups(codebooks: &Codebooks) -> Result<Option<Self>> {
+        let groups = codebooks.groups();
+        if groups.len() != codebooks.n_codebooks() || groups.len() == 1 {
+            return Ok(None);
+        }
+        // Dimensions that no codebook uses go to the one before: they add the same to the distance of every codeword.
+        let first = |m: usize| groups.dimensions(m).start;
+        if (1..groups.len()).any(|m| first(m) <= first(m - 1)) {
+            return Ok(None);
+        }
+        let edge = |m: usize| match m {
+            0 => 0,
+            m if m == groups.len() => codebooks.dim(),
+            m => first(m),
+        };
+        let words: Vec<Array2<f32>> = codebooks
+            .view()
+            .outer_iter()
+            .enumerate()
+            .map(|(m, book)| book.slice(s![.., edge(m)..edge(m + 1)]).to_owned())
+            .collect();
+        Self::new(&words, None).map(Some)
     }
 
     /// Codes (n, M) of `x` (n, d).
@@ -110,6 +142,47 @@ impl SubspaceEncoder {
         failed.unwrap_or(Ok(()))?;
         Ok(codes)
     }
+}
+
+impl Encode for SubspaceEncoder {
+    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        SubspaceEncoder::encode(self, x, monitor)
+    }
+
+    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved> {
+        let errors =
+            |codes: &Array2<u8>| errors::errors(&self.codebooks, Loss::RECONSTRUCTION, x, codes.view(), &());
+        let before = errors(codes)?;
+        let new = SubspaceEncoder::encode(self, x, monitor)?;
+        let mut after = errors(&new)?;
+        let rows = codes.outer_iter_mut().zip(new.outer_iter()).zip(before.iter().zip(&mut after));
+        for ((mut code, new), (before, after)) in rows {
+            if *after < *before {
+                code.assign(&new);
+            } else {
+                *after = *before;
+            }
+        }
+        Ok(Improved { before, after })
+    }
+}
+
+/// Codewords of subspaces as codebooks of the space: zero in the dimensions of others, rotated back.
+fn in_space(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Result<Codebooks> {
+    let width: usize = words.iter().map(Array2::ncols).sum();
+    let size = words.iter().map(Array2::nrows).max().unwrap_or(0);
+    let mut books = Array3::zeros((words.len(), size, rotation.map_or(width, |rotation| rotation.nrows())));
+    let mut first = 0;
+    for (mut book, words) in books.outer_iter_mut().zip(words) {
+        let own = first..first + words.ncols();
+        first = own.end;
+        let mut book = book.slice_mut(s![..words.nrows(), ..]);
+        match rotation {
+            None => book.slice_mut(s![.., own]).assign(words),
+            Some(rotation) => book.assign(&words.dot(&rotation.slice(s![.., own]).t())),
+        }
+    }
+    Codebooks::new(books)
 }
 
 /// What one thread works in.
@@ -184,7 +257,7 @@ impl Kernel for Rotate<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndarray::{Axis, s};
+    use ndarray::Axis;
 
     fn pseudo(rows: usize, columns: usize, salt: usize) -> Array2<f32> {
         Array2::from_shape_fn((rows, columns), |(i, j)| {
@@ -214,5 +287,29 @@ mod tests {
         let rotation = Array2::from_shape_fn((7, 7), |(i, j)| f32::from(u8::from(order[j] == i)));
         let encoder = SubspaceEncoder::new(&words, Some(rotation.view())).unwrap();
         check(&x.select(Axis(1), &order), &encoder.encode(&x.view(), &()).unwrap());
+    }
+
+    #[test]
+    fn codebooks_with_dimensions_of_their_own_are_encoded_by_subspace() {
+        let (x, words) = (pseudo(90, 6, 1), [pseudo(9, 2, 2), pseudo(9, 3, 3)]);
+        // The last dimension belongs to no codebook.
+        let mut books = Array3::zeros((2, 9, 6));
+        books.slice_mut(s![0, .., ..2]).assign(&words[0]);
+        books.slice_mut(s![1, .., 2..5]).assign(&words[1]);
+        let codebooks = Codebooks::new(books.clone()).unwrap();
+        let encoder = SubspaceEncoder::of_groups(&codebooks).unwrap().unwrap();
+        let codes = encoder.encode(&x.view(), &()).unwrap();
+        let alone = SubspaceEncoder::new(&words, None).unwrap();
+        assert_eq!(codes, alone.encode(&x.slice(s![.., ..5]), &()).unwrap());
+        books[[0, 3, 4]] = 1.0;
+        assert!(SubspaceEncoder::of_groups(&Codebooks::new(books).unwrap()).unwrap().is_none());
+
+        let mut given = codes.clone();
+        given.row_mut(5).fill(0);
+        let improved = Encode::improve(&encoder, &x.view(), &mut given, &()).unwrap();
+        assert_eq!(given, codes);
+        assert!(improved.before[5] > improved.after[5]);
+        let errors = errors::errors(&codebooks, Loss::RECONSTRUCTION, &x.view(), codes.view(), &()).unwrap();
+        assert_eq!(improved.after, errors);
     }
 }

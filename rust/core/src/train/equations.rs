@@ -5,8 +5,10 @@
 
 use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
+use crate::linalg::cholesky;
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
+use crate::train::weights::check_weights;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
@@ -67,6 +69,60 @@ impl NormalEquations {
         sum
     }
 
+    /// A pull of every codeword toward the mean of its codebook, of a weight in the unit of the diagonal of A: vectors.
+    /// The unknowns are now `previous` (M·K, d).
+    ///
+    /// The mean is weighted by use; it may be anything, since a shift of one codebook against another changes no sum.
+    pub fn pull(&mut self, weight: f64, previous: ArrayView2<'_, f64>, n_codewords: usize) {
+        if weight <= 0.0 {
+            return;
+        }
+        for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
+            let rows = i * n_codewords..(i + 1) * n_codewords;
+            let counts = self.a.diag().slice(s![rows.clone()]).to_owned();
+            let total = counts.sum();
+            let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
+            self.b.slice_mut(s![rows, ..]).scaled_add(weight, &mean);
+        }
+        self.a.diag_mut().iter_mut().for_each(|entry| *entry += weight);
+    }
+
+    /// λ of the proximal term: `ridge` times the mean use of a codeword.
+    #[must_use]
+    pub fn lambda(&self, ridge: f64) -> f64 {
+        let mean = self.a.diag().sum() / self.a.nrows() as f64;
+        ridge * if mean > 0.0 { mean } else { 1.0 }
+    }
+
+    /// The D that minimises ‖X − D B‖² + λ‖D − D₀‖², both (M·K, d), where D₀ is `previous`.
+    ///
+    /// B Bᵀ is always singular: shifting one codebook by a vector and another by its negative changes no sum, so its rank
+    /// is at most M·K − M + 1, and less where codewords are unused. The *proximal* term picks the solution nearest the
+    /// codebooks at hand; a ridge toward zero would shrink rarely used codewords and ruin long vectors.
+    ///
+    /// # Errors
+    /// `ridge` is not above 0, shapes that do not fit, a system that is not positive definite even so, or a cancelling
+    /// monitor.
+    pub fn solve(
+        mut self,
+        previous: ArrayView2<'_, f64>,
+        ridge: f64,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<f64>> {
+        if !(ridge > 0.0 && ridge.is_finite()) {
+            return Err(invalid!("ridge is {ridge}: want a finite number above 0"));
+        }
+        if previous.dim() != self.b.dim() {
+            return Err(invalid!("previous has shape {:?}, b has {:?}", previous.dim(), self.b.dim()));
+        }
+        let lambda = self.lambda(ridge);
+        // Solving for the change D − D₀ loses fewer digits than solving for D.
+        let mut change = &self.b - &self.a.dot(&previous);
+        self.a.diag_mut().iter_mut().for_each(|entry| *entry += lambda);
+        cholesky::solve(self.a, &mut change, monitor)?;
+        Ok(change + previous)
+    }
+
     /// Adds another shard's sums.
     ///
     /// # Panics
@@ -74,55 +130,6 @@ impl NormalEquations {
     pub fn add(&mut self, other: &Self) {
         self.a += &other.a;
         self.b += &other.b;
-    }
-}
-
-/// What is known of the codebooks beside the vectors at hand: more terms of the update's quadratic problem.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Prior<'a> {
-    /// Weight of a pull of every codeword toward the mean of its codebook, in the unit of the diagonal of A: vectors.
-    pub shrink: f64,
-    /// Sums of vectors seen before, of the shape of the equations.
-    pub past: Option<&'a NormalEquations>,
-}
-
-impl Prior<'_> {
-    /// Adds its terms to `equations`, whose unknowns are now `previous` (M·K, d).
-    ///
-    /// The mean that codewords are pulled to is weighted by their use; it may be anything, since a shift of one codebook
-    /// against another changes no sum.
-    ///
-    /// # Errors
-    /// `past` has another shape.
-    pub fn add_to(
-        &self,
-        equations: &mut NormalEquations,
-        previous: ArrayView2<'_, f64>,
-        n_codewords: usize,
-    ) -> Result<()> {
-        if let Some(past) = self.past {
-            if past.a.dim() != equations.a.dim() || past.b.dim() != equations.b.dim() {
-                return Err(invalid!(
-                    "past has shapes {:?} and {:?}: want {:?} and {:?}",
-                    past.a.dim(),
-                    past.b.dim(),
-                    equations.a.dim(),
-                    equations.b.dim()
-                ));
-            }
-            equations.add(past);
-        }
-        if self.shrink > 0.0 {
-            for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
-                let rows = i * n_codewords..(i + 1) * n_codewords;
-                let counts = equations.a.diag().slice(s![rows.clone()]).to_owned();
-                let total = counts.sum();
-                let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
-                equations.b.slice_mut(s![rows, ..]).scaled_add(self.shrink, &mean);
-            }
-            equations.a.diag_mut().iter_mut().for_each(|entry| *entry += self.shrink);
-        }
-        Ok(())
     }
 }
 
@@ -144,7 +151,7 @@ pub fn sums(
 }
 
 /// Whether vectors, codes and weights fit each other.
-pub(crate) fn check(
+fn check(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
     n_codewords: usize,
@@ -163,85 +170,69 @@ pub(crate) fn check(
     {
         return Err(invalid!("codes row {row} names codeword {code}, there are {n_codewords}"));
     }
-    if let Some(weights) = weights {
-        if weights.len() != x.n() {
-            return Err(invalid!("sample_weight has {} entries, X has {} rows", weights.len(), x.n()));
-        }
-        if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-            return Err(invalid!(
-                "sample_weight[{row}] is {}: want a finite number of at least 0",
-                weights[row]
-            ));
-        }
-    }
+    check_weights(x, weights)?;
     Ok(())
 }
 
-/// Vectors, their codes and weights: what an update is computed from.
-pub struct Problem<'a> {
-    /// The vectors, (n, d).
-    pub x: &'a dyn Vectors,
-    /// Their codes, (n, M).
-    pub codes: ArrayView2<'a, u8>,
-    /// Weights (n), 1 if not given.
-    pub weights: Option<&'a [f64]>,
-    /// K.
-    pub n_codewords: usize,
-    /// Whether the M codebooks are one.
-    pub shared: bool,
+/// Codebooks as the unknowns of the equations, one codeword a row; the first alone where they are `shared`.
+#[must_use]
+pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
+    let (m, k, d) = codebooks.view().dim();
+    let books = if shared { 1 } else { m };
+    let unknowns = codebooks.view().slice_move(s![..books, .., ..]).mapv(f64::from);
+    unknowns.into_shape_with_order((books * k, d)).expect("contiguous")
 }
 
-impl Problem<'_> {
-    /// The sides of the plain loss, of one codebook where it is shared.
-    ///
-    /// # Errors
-    /// Those of [`NormalEquations::assemble`].
-    pub fn normal_equations(&self, monitor: &dyn Monitor) -> Result<NormalEquations> {
-        let equations =
-            NormalEquations::assemble(self.x, self.codes, self.n_codewords, self.weights, monitor)?;
-        Ok(if self.shared { equations.shared(self.n_codewords) } else { equations })
+/// The reverse of [`unknowns`]: `m` codebooks of `k` codewords from m·k rows, or from k of a shared one.
+///
+/// # Errors
+/// Another number of rows, or a value beyond f32.
+pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks> {
+    let (rows, d) = unknowns.dim();
+    if rows != k && rows != m * k {
+        return Err(invalid!("unknowns have {rows} rows, there are {m} codebooks of {k} codewords"));
     }
+    let books = unknowns.mapv(|value| value as f32);
+    let books = books.into_shape_with_order((rows / k, k, d)).expect("contiguous");
+    if !books.iter().all(|value| value.is_finite()) {
+        return Err(invalid!("X holds values too large for training in float32: scale it down"));
+    }
+    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+}
 
-    /// Codebooks as the unknowns of the equations, one a row.
-    pub(crate) fn unknowns(&self, codebooks: &Codebooks) -> Array2<f64> {
-        let (m, k, d) = codebooks.view().dim();
-        let books = if self.shared { 1 } else { m };
-        let unknowns = codebooks.view().slice_move(s![..books, .., ..]).mapv(f64::from);
-        unknowns.into_shape_with_order((books * k, d)).expect("contiguous")
+/// Σ w b uᵀ⟨u, p̄⟩ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in `p` (M·K, d), or (K, d)
+/// of a shared codebook, and u is its direction: what the term along x of the inner-product loss adds to the plain
+/// loss's A P, but for η − 1.
+///
+/// It ties all dimensions together, M·K·d unknowns at once, so it is never assembled: it decodes P for every vector and
+/// scatters the products back.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`], or `p` has another shape.
+pub fn apply_along(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+    p: &Array2<f64>,
+    monitor: &dyn Monitor,
+) -> Result<Array2<f64>> {
+    check(x, codes, n_codewords, weights)?;
+    let (m, k, d) = (codes.ncols(), n_codewords, x.dim());
+    if p.ncols() != d {
+        return Err(invalid!("p has shape {:?}, X has {d} dimensions", p.dim()));
     }
-
-    /// The reverse of [`unknowns`](Self::unknowns).
-    pub(crate) fn codebooks(&self, unknowns: Array2<f64>) -> Result<Codebooks> {
-        let (m, k, d) = (self.codes.ncols(), self.n_codewords, unknowns.ncols());
-        let books = unknowns.mapv(|value| value as f32);
-        let books = books.into_shape_with_order((unknowns.nrows() / k, k, d)).expect("contiguous");
-        if !books.iter().all(|value| value.is_finite()) {
-            return Err(invalid!("X holds values too large for training in float32: scale it down"));
-        }
-        Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
+    let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+    let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+    let shares = along(&codebooks(&(p / unit), m, k)?, x, codes, weights)?;
+    let codes = codes.as_standard_layout();
+    let codes = Codes { codes: codes.as_slice().expect("standard layout"), m, k, weights: Some(&shares) };
+    let sums = codes.sums(x, monitor)? * unit;
+    if p.nrows() == m * k {
+        return Ok(sums);
     }
-
-    /// Σ w b uᵀ⟨u, p̄⟩ over the vectors, where p̄ is what a vector's code sums up to in `p` and u is its direction.
-    pub(crate) fn scatter_along(&self, p: &Array2<f64>, monitor: &dyn Monitor) -> Result<Array2<f64>> {
-        // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
-        let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
-        let books = self.codebooks(p / unit)?;
-        let shares = along(&books, self.x, self.codes, self.weights)?;
-        let codes = self.codes.as_standard_layout();
-        let codes = Codes {
-            codes: codes.as_slice().expect("standard layout"),
-            m: codes.ncols(),
-            k: self.n_codewords,
-            weights: Some(&shares),
-        };
-        let sums = codes.sums(self.x, monitor)? * unit;
-        if !self.shared {
-            return Ok(sums);
-        }
-        let (m, k, d) = (self.codes.ncols(), self.n_codewords, sums.ncols());
-        Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
-    }
+    Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
 }
 
 /// w⟨x, p̄⟩/‖x‖² of each vector.
@@ -423,20 +414,27 @@ mod tests {
     }
 
     #[test]
-    fn a_prior_pulls_to_the_mean_of_the_codebook_and_adds_the_past() {
+    fn a_pull_is_to_the_mean_of_the_codebook() {
         let (x, codes) = example();
         let mut equations = NormalEquations::assemble(&x.view(), codes.view(), 5, None, &()).unwrap();
-        let (plain, past) = (equations.clone(), equations.clone());
+        let plain = equations.clone();
         let previous = Array2::from_shape_fn((10, 3), |(i, j)| (i * 3 + j) as f64);
-        let prior = Prior { shrink: 2.0, past: Some(&past) };
-        prior.add_to(&mut equations, previous.view(), 5).unwrap();
-        assert_eq!(equations.a, 2.0 * &plain.a + 2.0 * Array2::<f64>::eye(10));
+        equations.pull(2.0, previous.view(), 5);
+        assert_eq!(equations.a, &plain.a + 2.0 * Array2::<f64>::eye(10));
         let counts = plain.a.diag().slice(s![5..]).to_owned();
         let mean = counts.dot(&previous.slice(s![5.., ..])) / counts.sum();
-        let pulled = &equations.b.row(7) - &(2.0 * &plain.b.row(7));
+        let pulled = &equations.b.row(7) - &plain.b.row(7);
         assert!((pulled - 2.0 * mean).iter().all(|difference| difference.abs() < 1e-9));
-        let other = NormalEquations { a: Array2::zeros((3, 3)), b: Array2::zeros((3, 3)) };
-        let prior = Prior { shrink: 0.0, past: Some(&other) };
-        assert!(prior.add_to(&mut equations, previous.view(), 5).is_err());
+    }
+
+    #[test]
+    fn the_solution_is_stationary() {
+        let (x, codes) = example();
+        let equations = NormalEquations::assemble(&x.view(), codes.view(), 5, None, &()).unwrap();
+        let previous = Array2::from_shape_fn((10, 3), |(i, j)| (i as f64 - j as f64).sin());
+        let d = equations.clone().solve(previous.view(), 0.1, &()).unwrap();
+        let gradient = equations.a.dot(&d) - &equations.b + equations.lambda(0.1) * (&d - &previous);
+        assert!(gradient.iter().all(|g| g.abs() < 1e-8), "{gradient}");
+        assert!(equations.solve(previous.view(), 0.0, &()).is_err());
     }
 }

@@ -5,7 +5,7 @@ use crate::encode::Encoder;
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::train::equations::NormalEquations;
-use crate::train::reseed::reseed;
+use crate::train::reseed::{reseed, uses, worst};
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array2, Array3, Axis, s};
 use rand::{RngExt, SeedableRng, seq::index};
@@ -18,10 +18,26 @@ const ROUNDS: usize = 10;
 /// At most this many numbers are sampled (256 MB), down to one vector for each codeword.
 const SAMPLE_NUMBERS: usize = 1 << 26;
 
+/// The rows of n vectors of `dim` numbers that a start is computed from, in order: of more than 64 for each codeword, a
+/// random part.
+#[must_use]
+pub fn sample_rows(n: usize, dim: usize, n_codewords: usize, seed: u64) -> Vec<usize> {
+    let limit = (SAMPLE_NUMBERS / dim.max(1)).clamp(n_codewords, SAMPLE * n_codewords);
+    if n <= limit {
+        return (0..n).collect();
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(1); // of its own: what follows does not depend on whether a sample was drawn
+    let mut rows = index::sample(&mut rng, n, limit).into_vec();
+    rows.sort_unstable();
+    rows
+}
+
 /// Codebooks by *residual k-means*: the first by k-means of the vectors, each further one by k-means of what the ones
 /// before leave. For a shared codebook each level gives its share of the K codewords.
 ///
-/// With fewer vectors than codewords the rest repeat others, and no code uses them.
+/// With fewer vectors than codewords the rest repeat others, and no code uses them. `x` is copied: of many vectors, give
+/// those of [`sample_rows`].
 ///
 /// # Errors
 /// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor.
@@ -35,8 +51,7 @@ pub fn residual_kmeans(
 ) -> Result<Codebooks> {
     check(x, n_codebooks, n_codewords)?;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let limit = (SAMPLE_NUMBERS / x.dim()).clamp(n_codewords, SAMPLE * n_codewords);
-    let mut residuals = sample(x, limit, &mut rng)?;
+    let mut residuals = read_all(x)?;
     let levels = if selection.is_shared() { n_codebooks.min(n_codewords) } else { n_codebooks };
     let mut books = Vec::new();
     for level in 0..levels {
@@ -79,17 +94,17 @@ pub fn random_vectors(
 ) -> Result<Codebooks> {
     check(x, n_codebooks, n_codewords)?;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let vectors = sample(x, (SAMPLE_NUMBERS / x.dim()).clamp(n_codewords, SAMPLE * n_codewords), &mut rng)?;
     let books = if selection.is_shared() { 1 } else { n_codebooks };
+    let mut vector = vec![0.0f32; x.dim()];
     let mut data = Array3::zeros((books, n_codewords, x.dim()));
     for mut codeword in data.rows_mut() {
-        let vector = vectors.row(rng.random_range(0..vectors.nrows()));
-        codeword.iter_mut().zip(vector).for_each(|(c, &x)| *c = x / n_codebooks as f32);
+        read_finite(x, "X", rng.random_range(0..x.n()), &mut vector)?;
+        codeword.iter_mut().zip(&vector).for_each(|(c, &x)| *c = x / n_codebooks as f32);
     }
     Codebooks::new(data.broadcast((n_codebooks, n_codewords, x.dim())).expect("one codebook or M").to_owned())
 }
 
-pub(crate) fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> Result<()> {
+fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> Result<()> {
     if x.n() == 0 || x.dim() == 0 {
         return Err(invalid!("X has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
     }
@@ -102,18 +117,12 @@ pub(crate) fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> 
     Ok(())
 }
 
-/// At most `limit` different rows, in order.
-fn sample(x: &dyn Vectors, limit: usize, rng: &mut ChaCha8Rng) -> Result<Array2<f32>> {
-    let mut rows: Vec<usize> = match x.n() {
-        n if n > limit => index::sample(rng, n, limit).into_vec(),
-        n => (0..n).collect(),
-    };
-    rows.sort_unstable();
-    let mut sample = Array2::zeros((rows.len(), x.dim()));
-    for (mut to, &row) in sample.outer_iter_mut().zip(&rows) {
+fn read_all(x: &dyn Vectors) -> Result<Array2<f32>> {
+    let mut all = Array2::zeros((x.n(), x.dim()));
+    for (row, mut to) in all.outer_iter_mut().enumerate() {
         read_finite(x, "X", row, to.as_slice_mut().expect("fresh"))?;
     }
-    Ok(sample)
+    Ok(all)
 }
 
 /// One codebook (1, `size`, d) by Lloyd's algorithm from random vectors, and the codes of `x` with it.
@@ -146,7 +155,9 @@ fn kmeans(
             monitor,
         )?;
         let errors = errors.as_slice().expect("contiguous");
-        (book, _) = reseed(&means, &x.view(), codes.view(), errors, false)?;
+        let uses = uses(codes.view(), size, false)?;
+        let unused = uses.iter().filter(|&&count| count == 0).count();
+        book = reseed(&means, &uses, &worst(&x.view(), codes.view(), errors, unused)?, false)?;
         codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;
     }
     Ok((book.into_inner(), codes))

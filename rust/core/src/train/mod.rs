@@ -1,211 +1,304 @@
-//! Training without the Python layer: the same alternation of encoding and update, with this crate's own solver.
+//! Training: codebooks given codes and codes given codebooks, in turn, until the objective settles.
+//!
+//! The steps are here, one module each; [`train`] puts them together for programs without the Python layer, which has a
+//! loop of its own over the same steps and solves with numpy.
 
-pub mod conjugate;
+pub mod anneal;
 pub mod equations;
 pub mod init;
 pub mod kmeans;
+pub mod moments;
+mod parameters;
 pub mod reseed;
-pub mod solve;
+mod shards;
+pub mod weights;
 
-use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{self, Encoder, Encoding, Loss};
+pub use parameters::{Init, Training};
+pub use shards::{Local, Shards};
+
+use crate::codebooks::Codebooks;
+use crate::encode::{Encode, Loss, encoder};
 use crate::error::Result;
+use crate::linalg::conjugate::System;
 use crate::monitor::Monitor;
-use crate::train::conjugate::descend;
-use crate::train::equations::{Prior, Problem};
-use crate::train::init::{random_vectors, residual_kmeans};
-use crate::train::reseed::reseed;
-use crate::train::solve::solve_proximal;
-use crate::vectors::{Vectors, read_finite};
-use ndarray::{Array1, Array2};
-
-/// How training starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Init {
-    /// Codebooks by residual k-means.
-    Residual,
-    /// Codebooks of random vectors.
-    Random,
-}
-
-/// What training is asked for.
-#[derive(Clone, Debug)]
-pub struct Training {
-    /// M, 1 to 64: the bytes of a code.
-    pub n_codebooks: usize,
-    /// K, 1 to 256.
-    pub n_codewords: usize,
-    /// The scheme.
-    pub selection: Selection,
-    /// The start.
-    pub init: Init,
-    /// How codes are chosen.
-    pub encoding: Encoding,
-    /// What is made small.
-    pub loss: Loss,
-    /// The most iterations.
-    pub max_iter: usize,
-    /// Training ends when an iteration lowers the objective by less than this share of it.
-    pub tolerance: f64,
-    /// λ of the proximal ridge, as a share of the mean use of a codeword.
-    pub ridge: f64,
-    /// How strongly codewords are pulled to the mean of their codebook, in multiples of what would be right were all of
-    /// it normally distributed. Without it codebooks fit the noise of small data.
-    pub shrinkage: f64,
-    /// Seed of all that is random.
-    pub seed: u64,
-}
-
-impl Default for Training {
-    fn default() -> Self {
-        Self {
-            n_codebooks: 8,
-            n_codewords: 256,
-            selection: Selection::Group,
-            init: Init::Residual,
-            encoding: Encoding::Greedy,
-            loss: Loss::RECONSTRUCTION,
-            max_iter: 25,
-            tolerance: 1e-3,
-            ridge: 1e-3,
-            shrinkage: 4.0,
-            seed: 0,
-        }
-    }
-}
+use crate::vectors::Vectors;
+use anneal::{pass_seed, perturbed};
+use moments::{Moments, pull};
+use ndarray::Array2;
+use std::cell::Cell;
 
 /// What training gives.
 #[derive(Clone, Debug)]
-pub struct Trained {
+pub struct Trained<C = Array2<u8>> {
     /// The codebooks.
     pub codebooks: Codebooks,
     /// The codes of the training vectors, (n, M).
-    pub codes: Array2<u8>,
+    pub codes: C,
     /// The mean loss after each iteration, the start first: it never rises.
     pub history: Vec<f64>,
 }
 
-/// Learns codebooks for `x` (n, d): alternates codebooks given codes and codes given codebooks.
+/// Learns codebooks for `x` (n, d).
 ///
 /// # Errors
-/// Arguments out of range, a row that is not finite, or a cancelling monitor, which hears of each iteration.
+/// Arguments out of range, a row that is not finite, or a cancelling monitor, which hears of every pass over `x`.
 pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Result<Trained> {
-    let Training { n_codebooks: m, n_codewords: k, selection, loss, seed, .. } = *training;
-    let encoder = |codebooks: &Codebooks| {
-        Ok(Encoder::new(codebooks, selection)?.with_loss(loss).with_encoding(training.encoding))
+    let local = Local::new(x, None)?;
+    let directions = training.objective.directions.as_ref();
+    train_on(&local.weighted_by_norm(training.weight_power, directions, monitor)?, training, monitor)
+}
+
+/// The same for vectors that lie anywhere, and count by the weights they have there.
+///
+/// # Errors
+/// Those of [`train`].
+pub fn train_on<S: Shards>(
+    shards: &S,
+    training: &Training,
+    monitor: &dyn Monitor,
+) -> Result<Trained<S::Codes>> {
+    let moments = shards.moments(None, monitor)?;
+    let variance = match &training.objective.directions {
+        None => moments.variance(),
+        directions => shards.moments(directions.as_ref(), monitor)?.variance(),
     };
-    let mut codebooks = match training.init {
-        Init::Residual => residual_kmeans(x, m, k, selection, seed, &())?,
-        Init::Random => random_vectors(x, m, k, selection, seed)?,
-    };
-    let mut codes = encoder(&codebooks)?.encode(x, &())?;
-    let mut errors = encode::errors(&codebooks, loss, x, codes.view(), &())?;
-    let mut history = vec![mean(&errors)];
-    let variance = variance(x)?;
+    let passes = (training.annealed() + training.max_iter + 1) as u64;
+    let run = Run { shards, training, moments, variance, monitor, passes, pass: Cell::new(0) };
+    let (mut codebooks, mut codes) = run.start()?;
+    for iteration in 0..training.annealed() {
+        codebooks = run.update(&codebooks, &codes, run.objective(&codebooks, &codes)?)?;
+        let deviation = run.moments.deviation();
+        let deviation = deviation.as_slice().expect("contiguous");
+        let shared = training.selection.is_shared();
+        let noisy = perturbed(&codebooks, deviation, shared, training.seed, iteration, training.annealed())?;
+        (codes, _) = run.improve(&noisy, &codes)?;
+    }
+    let mut history = vec![run.objective(&codebooks, &codes)?];
     for iteration in 0..training.max_iter {
-        monitor.report(iteration as u64, training.max_iter as u64)?;
-        let share = if variance > 0.0 { (mean(&errors) / variance).min(1.0) } else { 0.0 };
-        let better = update(x, &codes, &codebooks, training, training.shrinkage * m as f64 * share)?;
-        let worst = encode::errors(&better, loss, x, codes.view(), &())?;
-        let worst = worst.as_slice().expect("contiguous");
-        let (better, _) = reseed(&better, x, codes.view(), worst, selection.is_shared())?;
-        let mut better_codes = codes.clone();
-        errors = encoder(&better)?.improve(x, &mut better_codes, &())?.after;
+        let before = history[iteration];
+        let better = run.update(&codebooks, &codes, before)?;
+        let (better_codes, now) = run.improve(&better, &codes)?;
         // The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
-        if mean(&errors) > history[iteration] {
+        if now > before {
             break;
         }
         (codebooks, codes) = (better, better_codes);
-        history.push(mean(&errors));
-        if history[iteration] - history[iteration + 1] <= training.tolerance * history[iteration] {
+        history.push(now);
+        if before - now <= training.tolerance * before {
             break;
         }
     }
     Ok(Trained { codebooks, codes, history })
 }
 
-fn mean(errors: &Array1<f64>) -> f64 {
-    errors.sum() / errors.len() as f64
+/// One run of training, and how far it is.
+struct Run<'a, S> {
+    shards: &'a S,
+    training: &'a Training,
+    moments: Moments,
+    variance: f64,
+    monitor: &'a dyn Monitor,
+    passes: u64,
+    pass: Cell<u64>,
 }
 
-fn update(
-    x: &dyn Vectors,
-    codes: &Array2<u8>,
-    previous: &Codebooks,
-    training: &Training,
-    shrink: f64,
-) -> Result<Codebooks> {
-    let n_codewords = previous.n_codewords();
-    let shared = training.selection.is_shared();
-    let problem = Problem { x, codes: codes.view(), weights: None, n_codewords, shared };
-    let prior = Prior { shrink, past: None };
-    if training.loss != Loss::RECONSTRUCTION {
-        return descend(&problem, previous, training.loss, training.ridge, &prior, &());
+impl<S: Shards> Run<'_, S> {
+    fn start(&self) -> Result<(Codebooks, S::Codes)> {
+        let &Training { n_codebooks: m, n_codewords: k, selection, seed, .. } = self.training;
+        let (n, d) = self.shards.shape();
+        let sample = || self.shards.sample(&init::sample_rows(n, d, k, seed));
+        let codebooks = match &self.training.init {
+            Init::Codebooks(codebooks) => codebooks.clone(),
+            Init::Random => init::random_vectors(&sample()?.view(), m, k, selection, seed)?,
+            Init::Residual => {
+                let sample = sample()?;
+                let start = |x: &dyn Vectors| init::residual_kmeans(x, m, k, selection, seed, &self.quiet());
+                match &self.training.objective.directions {
+                    None => start(&sample.view())?,
+                    Some(directions) => directions.relax(&start(&directions.stretched(&sample.view())?)?)?,
+                }
+            }
+        };
+        let codes = self.pass(&codebooks, |encoder, monitor| self.shards.encode(encoder, monitor))?;
+        Ok((codebooks, codes))
     }
-    let unknowns = problem.unknowns(previous);
-    let mut equations = problem.normal_equations(&())?;
-    prior.add_to(&mut equations, unknowns.view(), n_codewords)?;
-    problem.codebooks(solve_proximal(&equations, unknowns.view(), training.ridge)?)
-}
 
-/// Mean squared distance of some 20,000 rows to their mean.
-fn variance(x: &dyn Vectors) -> Result<f64> {
-    let step = (x.n() / 20_000).max(1);
-    let mut row = vec![0.0; x.dim()];
-    let (mut sum, mut squares, mut n) = (vec![0.0; x.dim()], 0.0, 0.0);
-    for i in (0..x.n()).step_by(step) {
-        read_finite(x, "X", i, &mut row)?;
-        for (sum, &value) in sum.iter_mut().zip(&row) {
-            let value = f64::from(value);
-            *sum += value;
-            squares += value * value;
+    /// Better codes, and the objective.
+    fn improve(&self, codebooks: &Codebooks, codes: &S::Codes) -> Result<(S::Codes, f64)> {
+        let (codes, loss) =
+            self.pass(codebooks, |encoder, monitor| self.shards.improve(encoder, codes, monitor))?;
+        Ok((codes, loss / self.moments.weight))
+    }
+
+    fn objective(&self, codebooks: &Codebooks, codes: &S::Codes) -> Result<f64> {
+        let loss = self.shards.loss(&self.training.objective, codebooks, codes, &self.quiet())?;
+        Ok(loss / self.moments.weight)
+    }
+
+    /// The best codebooks for `codes`, or better ones where the loss has no closed form; codewords without use are where
+    /// they help.
+    fn update(&self, previous: &Codebooks, codes: &S::Codes, objective: f64) -> Result<Codebooks> {
+        let Training { objective: target, selection, ridge, shrinkage, .. } = self.training;
+        let (m, k, shared) = (previous.n_codebooks(), previous.n_codewords(), selection.is_shared());
+        let pull = pull(*shrinkage, m, objective, self.variance, self.moments.mean_weight());
+        let equations = |directions| {
+            let equations = self.shards.equations(codes, k, directions, &self.quiet())?;
+            Ok(if shared { equations.shared(k) } else { equations })
+        };
+        let codebooks = if target.loss == Loss::RECONSTRUCTION {
+            let start = equations::unknowns(previous, shared);
+            let mut equations = equations(None)?;
+            equations.pull(pull, start.view(), k);
+            equations::codebooks(&equations.solve(start.view(), *ridge, &self.quiet())?, m, k)?
+        } else {
+            let directions = target.directions.as_ref();
+            let stretched = directions.map(|directions| directions.stretch(previous)).transpose()?;
+            let start = equations::unknowns(stretched.as_ref().unwrap_or(previous), shared);
+            let mut equations = equations(directions)?;
+            // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
+            equations.b *= target.loss.eta();
+            let extra = target.loss.extra();
+            let extra_diagonal = &equations.a.diag() * (extra / start.ncols() as f64);
+            equations.pull(pull, start.view(), k);
+            let apply =
+                |p: &Array2<f64>| Ok(self.shards.apply(codes, p, k, directions, &self.quiet())? * extra);
+            let lambda = equations.lambda(*ridge);
+            let equations::NormalEquations { a, b } = equations;
+            let system = System { a, b, extra: &apply, extra_diagonal, lambda };
+            let codebooks = equations::codebooks(&system.descend(start)?, m, k)?;
+            directions.map_or(Ok(codebooks.clone()), |directions| directions.relax(&codebooks))?
+        };
+        let uses = self.shards.uses(codes, k, shared)?;
+        match uses.iter().filter(|&&count| count == 0).count() {
+            0 => Ok(codebooks),
+            unused => {
+                let worst = self.shards.worst(target, &codebooks, codes, unused, &self.quiet())?;
+                reseed::reseed(&codebooks, &uses, &worst, shared)
+            }
         }
-        n += 1.0;
     }
-    let mean: f64 = sum.iter().map(|sum| (sum / n) * (sum / n)).sum();
-    Ok(squares / n - mean)
+
+    /// One pass over the vectors with the encoder for `codebooks`; progress is that of the whole.
+    fn pass<T>(
+        &self,
+        codebooks: &Codebooks,
+        work: impl FnOnce(&dyn Encode, &dyn Monitor) -> Result<T>,
+    ) -> Result<T> {
+        let &Training { selection, encoding, seed, ref objective, .. } = self.training;
+        let pass = self.pass.replace(self.pass.get() + 1);
+        let encoder = encoder(codebooks, selection, objective, encoding.for_training(pass_seed(seed, pass)))?;
+        let passes = self.passes;
+        work(&*encoder, &Part { monitor: self.monitor, pass, passes })
+    }
+
+    /// A monitor for work within a pass, that only asks whether to go on.
+    fn quiet(&self) -> impl Monitor + '_ {
+        let (pass, passes) = (self.pass.get(), self.passes);
+        let monitor = self.monitor;
+        move |_, _| monitor.report(pass, passes).is_ok()
+    }
+}
+
+/// Progress of one pass as progress of all.
+struct Part<'a> {
+    monitor: &'a dyn Monitor,
+    pass: u64,
+    passes: u64,
+}
+
+impl Monitor for Part<'_> {
+    fn report(&self, done: u64, total: u64) -> Result<()> {
+        self.monitor.report(self.pass * total + done, self.passes * total)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::Start;
+    use crate::codebooks::Selection;
+    use crate::encode::{Encoding, Objective, Start};
+    use crate::error::Error;
+    use crate::vectors::basis::Directions;
+    use ndarray::{Axis, array};
+
+    fn pseudo(n: usize, d: usize) -> Array2<f32> {
+        Array2::from_shape_fn((n, d), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32)
+    }
 
     #[test]
     fn the_objective_never_rises_and_is_the_error_of_what_is_returned() {
-        let x =
-            Array2::from_shape_fn((400, 6), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32);
+        let x = pseudo(400, 6);
         for selection in Selection::ALL {
             let search = Encoding::LocalSearch { start: Start::Greedy, rounds: 2, seed: 1 };
-            for (init, encoding, loss) in [
-                (Init::Residual, Encoding::Greedy, Loss::RECONSTRUCTION),
-                (Init::Random, Encoding::Greedy, Loss::RECONSTRUCTION),
-                (Init::Residual, search, Loss::RECONSTRUCTION),
-                (Init::Residual, search, Loss::inner_product(5.0).unwrap()),
-                (Init::Residual, Encoding::Beam { width: 3 }, Loss::RECONSTRUCTION),
+            let along: Objective = Loss::inner_product(5.0).unwrap().into();
+            let plain = Objective::default();
+            let rows = array![[0.0, 0.0, 2.0, 0.0, 0.0, 0.0]];
+            let metric = Objective { directions: Some(Directions::new(rows).unwrap()), ..along.clone() };
+            for (init, encoding, objective) in [
+                (Init::Residual, Encoding::Greedy, &plain),
+                (Init::Random, Encoding::Greedy, &plain),
+                (Init::Residual, search, &plain),
+                (Init::Residual, search, &along),
+                (Init::Residual, search, &metric),
+                (Init::Residual, Encoding::Beam { width: 3 }, &plain),
             ] {
-                let sizes = Training { n_codebooks: 3, n_codewords: 12, ..Default::default() };
-                let training = Training { selection, init, encoding, loss, ..sizes };
+                let sizes = Training {
+                    n_codebooks: 3,
+                    n_codewords: 12,
+                    anneal: 3,
+                    weight_power: 0.0,
+                    ..Default::default()
+                };
+                let training = Training { selection, init, encoding, objective: objective.clone(), ..sizes };
                 let trained = train(&x.view(), &training, &()).unwrap();
                 assert!(trained.history.is_sorted_by(|a, b| a >= b), "{:?}", trained.history);
-                let error = mean(
-                    &encode::errors(&trained.codebooks, loss, &x.view(), trained.codes.view(), &()).unwrap(),
-                );
-                assert_eq!(Some(&error), trained.history.last());
+                let error =
+                    objective.errors(&trained.codebooks, &x.view(), trained.codes.view(), &()).unwrap();
+                let error = error.mean_axis(Axis(0)).unwrap().into_scalar();
+                assert!((error / trained.history.last().unwrap() - 1.0).abs() < 1e-12);
             }
         }
     }
 
     #[test]
     fn the_same_seed_gives_the_same_model_for_any_number_of_threads() {
-        let x = Array2::from_shape_fn((500, 5), |(i, j)| ((i * 37 + j * 11) % 89) as f32);
-        let training = Training { n_codebooks: 2, n_codewords: 16, max_iter: 3, ..Default::default() };
-        let on = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| train(&x.view(), &training, &()).unwrap())
+        let x = pseudo(500, 5);
+        for training in [Training::default(), Training::reconstruction()] {
+            let training = Training { n_codebooks: 2, n_codewords: 16, anneal: 2, max_iter: 3, ..training };
+            let on = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| train(&x.view(), &training, &()).unwrap())
+            };
+            let (one, three) = (on(1), on(3));
+            assert_eq!(one.codebooks, three.codebooks);
+            assert_eq!(one.codes, three.codes);
+        }
+    }
+
+    #[test]
+    fn progress_is_that_of_the_whole_and_stops_it() {
+        let x = pseudo(300, 5);
+        let training = Training {
+            n_codebooks: 2,
+            n_codewords: 8,
+            anneal: 3,
+            max_iter: 2,
+            tolerance: 0.0,
+            ..Default::default()
         };
-        let (one, three) = (on(1), on(3));
-        assert_eq!(one.codebooks, three.codebooks);
-        assert_eq!(one.codes, three.codes);
+        let last = std::sync::Mutex::new((0, 0));
+        let told = |done: u64, total: u64| {
+            let share = done as f64 / total as f64;
+            let mut last = last.lock().unwrap();
+            if share > last.0 as f64 / f64::max(last.1 as f64, 1.0) {
+                *last = (done, total);
+            }
+            true
+        };
+        train(&x.view(), &training, &told).unwrap();
+        let last = *last.lock().unwrap();
+        assert!(last.0 > 0 && last.0 <= last.1, "{last:?}");
+        let stop = |done: u64, total: u64| done < total / 2;
+        assert!(matches!(train(&x.view(), &training, &stop), Err(Error::Cancelled)));
     }
 }

@@ -2,58 +2,100 @@
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
-use crate::train::equations::check;
 use crate::vectors::{Subset, Vectors, read_finite};
-use ndarray::{ArrayView2, s};
+use ndarray::{Array2, ArrayView2, s};
 
-/// Gives every codeword that no code uses a new place: where it makes one badly approximated vector exact. Vectors with
-/// the largest `errors` come first, each serves once. Returns how many codewords moved.
+/// How many rows use each codeword, M·K numbers; of a `shared` codebook, K: in whatever place.
+///
+/// # Errors
+/// A code is not below K.
+pub fn uses(codes: ArrayView2<'_, u8>, n_codewords: usize, shared: bool) -> Result<Vec<u64>> {
+    let mut uses = vec![0; if shared { n_codewords } else { codes.ncols() * n_codewords }];
+    for (row, code) in codes.outer_iter().enumerate() {
+        for (m, &k) in code.iter().enumerate() {
+            if usize::from(k) >= n_codewords {
+                return Err(invalid!("codes row {row} names codeword {k}, there are {n_codewords}"));
+            }
+            uses[if shared { 0 } else { m * n_codewords } + usize::from(k)] += 1;
+        }
+    }
+    Ok(uses)
+}
+
+/// The rows that are approximated worst.
+#[derive(Clone, Debug)]
+pub struct Worst {
+    /// Their losses, the largest first.
+    pub errors: Vec<f64>,
+    /// The vectors, (r, d).
+    pub vectors: Array2<f32>,
+    /// Their codes, (r, M).
+    pub codes: Array2<u8>,
+}
+
+/// The `count` rows of `x` with the largest `errors`, or fewer: those with an error of 0 are none. Of equal errors the
+/// lower row comes first.
+///
+/// # Errors
+/// Shapes that do not fit, or a row that is not finite.
+pub fn worst(x: &dyn Vectors, codes: ArrayView2<'_, u8>, errors: &[f64], count: usize) -> Result<Worst> {
+    if codes.nrows() != x.n() || errors.len() != x.n() {
+        return Err(invalid!(
+            "codes have {} rows and errors {} entries, X has {} rows",
+            codes.nrows(),
+            errors.len(),
+            x.n()
+        ));
+    }
+    let mut rows: Vec<usize> = (0..x.n()).filter(|&row| errors[row] > 0.0).collect();
+    let count = count.min(rows.len());
+    let order = |a: &usize, b: &usize| errors[*b].total_cmp(&errors[*a]).then(a.cmp(b));
+    if count > 0 {
+        rows.select_nth_unstable_by(count - 1, order);
+    }
+    rows.truncate(count);
+    rows.sort_unstable_by(order);
+    let mut vectors = Array2::zeros((count, x.dim()));
+    for (i, mut vector) in vectors.outer_iter_mut().enumerate() {
+        read_finite(&Subset::new(x, &rows), "X", i, vector.as_slice_mut().expect("fresh"))?;
+    }
+    let codes = codes.select(ndarray::Axis(0), &rows);
+    Ok(Worst { errors: rows.iter().map(|&row| errors[row]).collect(), vectors, codes })
+}
+
+/// Gives every codeword without `uses` (M·K, or K of a shared codebook) a new place: where it makes one badly
+/// approximated vector exact. The first of `worst` comes first, each serves once.
 ///
 /// The objective does not change by it, since no vector uses these codewords yet. With `shared` codebooks all M are
 /// changed alike.
 ///
 /// # Errors
 /// Shapes that do not fit.
-pub fn reseed(
-    codebooks: &Codebooks,
-    x: &dyn Vectors,
-    codes: ArrayView2<'_, u8>,
-    errors: &[f64],
-    shared: bool,
-) -> Result<(Codebooks, usize)> {
+pub fn reseed(codebooks: &Codebooks, uses: &[u64], worst: &Worst, shared: bool) -> Result<Codebooks> {
     let (m, k, d) = codebooks.view().dim();
-    check(x, codes, k, Some(errors)).map_err(|_| invalid!("codes, errors and X do not fit each other"))?;
-    codebooks.check_codes(codes)?;
-    let mut used = vec![false; m * k];
-    for row in codes.rows() {
-        for (i, &code) in row.iter().enumerate() {
-            used[if shared { 0 } else { i * k } + usize::from(code)] = true;
-        }
+    if uses.len() != if shared { k } else { m * k } {
+        return Err(invalid!("uses has {} entries, there are {m} codebooks of {k} codewords", uses.len()));
     }
-    let unused: Vec<usize> = (0..if shared { k } else { m * k }).filter(|&i| !used[i]).collect();
-    let mut worst: Vec<usize> = (0..x.n()).filter(|&row| errors[row] > 0.0).collect();
-    let count = unused.len().min(worst.len());
-    if count == 0 {
-        return Ok((codebooks.clone(), 0));
+    if worst.vectors.ncols() != d || worst.codes.nrows() != worst.vectors.nrows() {
+        let (vectors, codes) = (worst.vectors.dim(), worst.codes.dim());
+        return Err(invalid!(
+            "vectors have shape {vectors:?} and codes {codes:?}: want (r, {d}) and (r, {m})"
+        ));
     }
-    let order = |a: &usize, b: &usize| errors[*b].total_cmp(&errors[*a]).then(a.cmp(b));
-    worst.select_nth_unstable_by(count - 1, order);
-    worst.truncate(count);
-    worst.sort_unstable_by(order);
-    let chosen = Subset::new(x, &worst);
+    codebooks.check_codes(worst.codes.view())?;
     let mut data = codebooks.clone().into_inner();
-    let mut row = vec![0.0; d];
-    for (r, &codeword) in unused[..count].iter().enumerate() {
+    let unused = (0..uses.len()).filter(|&codeword| uses[codeword] == 0);
+    for ((vector, code), codeword) in worst.vectors.outer_iter().zip(worst.codes.outer_iter()).zip(unused) {
         let (book, word) = (codeword / k, codeword % k);
-        read_finite(&chosen, "X", r, &mut row)?;
-        for (i, &code) in codes.row(worst[r]).iter().enumerate().filter(|&(i, _)| i != book) {
+        let mut row = vector.to_owned();
+        for (i, &code) in code.iter().enumerate().filter(|&(i, _)| i != book) {
             row.iter_mut().zip(codebooks.codeword(i, usize::from(code))).for_each(|(x, c)| *x -= c);
         }
         for book in if shared { 0..m } else { book..book + 1 } {
-            data.slice_mut(s![book, word, ..]).iter_mut().zip(&row).for_each(|(c, &x)| *c = x);
+            data.slice_mut(s![book, word, ..]).assign(&row);
         }
     }
-    Ok((Codebooks::new(data)?, count))
+    Codebooks::new(data)
 }
 
 #[cfg(test)]
@@ -66,8 +108,15 @@ mod tests {
         let codebooks = Codebooks::new(array![[[0.0], [9.0]], [[1.0], [2.0]]]).unwrap();
         let x = array![[1.0f32], [7.0]];
         let codes = array![[0u8, 0], [0, 1]];
-        let (moved, count) = reseed(&codebooks, &x.view(), codes.view(), &[0.0, 25.0], false).unwrap();
-        assert_eq!(count, 1);
+        let uses = uses(codes.view(), 2, false).unwrap();
+        assert_eq!(uses, [2, 0, 1, 1]);
+        let worst = worst(&x.view(), codes.view(), &[0.0, 25.0], 3).unwrap();
+        assert_eq!(
+            (&worst.errors[..], &worst.vectors, &worst.codes),
+            (&[25.0][..], &array![[7.0]], &array![[0, 1]])
+        );
+        let moved = reseed(&codebooks, &uses, &worst, false).unwrap();
         assert_eq!(moved.view(), array![[[0.0], [5.0]], [[1.0], [2.0]]]);
+        assert!(reseed(&codebooks, &uses[1..], &worst, false).is_err());
     }
 }

@@ -1,0 +1,192 @@
+"""The vectors that are trained on, as the training loop sees them: sums, and small samples. So they may lie anywhere.
+
+`Local` holds arrays of this process. Another place for vectors, the partitions of a cluster for one, is another class
+with these methods: each partition does what `Local` does, and what they return is added up, merged or put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes._arrays import check_rows
+from compcodes.training import losses
+from compcodes.training.demand import demand
+from compcodes.training.encoders import Pass
+from compcodes.training.losses import Objective
+
+__all__ = ["Codes", "Doubles", "Floats", "Local", "Report", "Shards", "Sums", "Worst"]
+
+Floats: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+Codes: TypeAlias = Any
+"""Codes of all vectors, as the shards keep them: the loop only hands them back."""
+Sums: TypeAlias = tuple[Doubles, Doubles]
+Worst: TypeAlias = tuple[Doubles, Floats, NDArray[np.uint8]]
+Report: TypeAlias = Callable[[int, int], object]
+
+
+class Shards(Protocol):
+    """Weighted vectors (n, d)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+
+    def check(self) -> None:
+        """Raise a ValueError that names the first row that is not finite, if any."""
+
+    def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Shards:
+        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+
+    def moments(self, directions: Floats | None) -> _core.Moments:
+        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+
+    def sample(self, rows: NDArray[np.int64]) -> Floats:
+        """Copy rows by position, in order."""
+
+    def encode(self, coder: Pass, report: Report | None) -> Codes:
+        """Choose codes."""
+
+    def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
+        """Return better codes where there are any, and Σ w·loss."""
+
+    def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
+        """Sum up w·loss."""
+
+    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
+        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
+        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+
+    def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
+        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+
+    def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given."""
+
+    X: NDArray[Any]
+    weights: Doubles | None = None
+    n_jobs: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+        n, d = self.X.shape
+        return n, d
+
+    def check(self) -> None:
+        """Raise a ValueError that names the first row that is not finite, if any."""
+        _core.norms(self.X, None, self.n_jobs)
+
+    def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Local:
+        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+        norms = _core.norms(self.X, objective.directions, self.n_jobs)
+        weights = _core.weights_by_norm(norms, loss.weight_power or 0.0)
+        if queries is not None and loss.demand:
+            wanted = demand(self.X, queries, seed, self.n_jobs)
+            weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
+        if weights is not None and self.weights is not None:
+            weights *= self.weights
+        return replace(self, weights=self.weights if weights is None else weights)
+
+    def sampled(self, count: int | None, seed: int) -> Local:
+        """Return at most `count` rows, drawn by weight; in order, which a memory map reads well.
+
+        Half of the draw is even and half by weight: a few rows that hold most of the weight (the longest vectors, or
+        those that queries find) are then all in the sample, and no row that is drawn counts more than twice as much
+        as in an even draw.
+        """
+        if count is None or len(self.X) <= count:
+            return self
+        weights, rng = self.weights, np.random.default_rng(seed)
+        if weights is None:
+            rows = np.sort(rng.choice(len(self.X), count, replace=False))
+            return replace(self, X=_taken(self.X, rows))
+        rows = np.flatnonzero(weights)
+        if len(rows) > count:
+            chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
+            # Systematic sampling: a grid of random offset over the chances, end to end in random order.
+            order = rng.permutation(len(rows))
+            ends = np.cumsum(chances[order])
+            drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
+            drawn = np.sort(order[drawn])
+            rows, weights = rows[drawn], weights / weights.mean()
+            return replace(self, X=_taken(self.X, rows), weights=weights[rows] / chances[drawn])
+        return replace(self, X=_taken(self.X, rows), weights=weights[rows])
+
+    def moments(self, directions: Floats | None) -> _core.Moments:
+        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+        return _core.Moments(self.X, self.weights, directions, self.n_jobs)
+
+    def sample(self, rows: NDArray[np.int64]) -> Floats:
+        """Copy rows by position, in order."""
+        taken = _taken(self.X, rows)
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(taken, dtype=np.float32)
+
+    def encode(self, coder: Pass, report: Report | None) -> Codes:
+        """Choose codes."""
+        return coder.build(self.n_jobs).encode(self.X, self.n_jobs, report)
+
+    def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
+        """Return better codes where there are any, and Σ w·loss."""
+        codes, _, errors = coder.build(self.n_jobs).improve(self.X, codes, self.n_jobs, report)
+        return codes, self._total(errors)
+
+    def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
+        """Sum up w·loss."""
+        return self._total(self._errors(objective, codebooks, codes))
+
+    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
+        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+        return _core.normal_equations(self.X, codes, n_codewords, self.weights, self.n_jobs, directions=directions)
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
+        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+        return _core.apply_along(self.X, codes, n_codewords, P, self.weights, self.n_jobs, directions=directions)
+
+    def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
+        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+        return _core.uses(codes, n_codewords, selection)
+
+    def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
+        return _core.worst(self.X, codes, self._errors(objective, codebooks, codes), count)
+
+    def _errors(self, objective: Objective, codebooks: Floats, codes: Codes) -> Doubles:
+        return _core.errors(codebooks, self.X, codes, objective.eta, self.n_jobs, directions=objective.directions)
+
+    def _total(self, errors: Doubles) -> float:
+        if self.weights is not None:
+            errors *= self.weights
+        return float(errors.sum())
+
+
+def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Copy `rows` of `X` as they are stored. An error names the row of `X`, not that of the copy."""
+    taken = np.asarray(X[rows])
+    with np.errstate(over="ignore"):
+        check_rows("X", taken.astype(np.float32, copy=False), rows)
+    return taken
+
+
+def _chances(shares: Doubles, count: int) -> Doubles:
+    """Probabilities in proportion to `shares`, but at most 1, whose sum is `count` (fewer than there are shares)."""
+    chances: Doubles = shares * (count / shares.sum())
+    while (chances > 1).any():
+        certain = chances >= 1
+        chances[certain] = 1
+        chances[~certain] *= (count - certain.sum()) / chances[~certain].sum()
+    return chances

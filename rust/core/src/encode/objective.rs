@@ -1,0 +1,46 @@
+//! What training and encoding make small: a loss, of vectors that may be stretched along some directions.
+
+use super::{Loss, errors};
+use crate::codebooks::Codebooks;
+use crate::error::Result;
+use crate::monitor::Monitor;
+use crate::vectors::Vectors;
+use crate::vectors::basis::Directions;
+use ndarray::{Array1, ArrayView2};
+
+/// The loss L(x, x̄) of the stretched x and x̄. Without directions they are as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objective {
+    /// How an error counts.
+    pub loss: Loss,
+    /// Along which it counts more.
+    pub directions: Option<Directions>,
+}
+
+impl Objective {
+    /// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
+    ///
+    /// # Errors
+    /// Those of [`errors`], or directions of another d.
+    pub fn errors(
+        &self,
+        codebooks: &Codebooks,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array1<f64>> {
+        match &self.directions {
+            None => errors(codebooks, self.loss, x, codes, monitor),
+            Some(directions) => {
+                let (codebooks, x) = (directions.stretch(codebooks)?, directions.stretched(x)?);
+                errors(&codebooks, self.loss, &x, codes, monitor)
+            }
+        }
+    }
+}
+
+impl From<Loss> for Objective {
+    fn from(loss: Loss) -> Self {
+        Self { loss, directions: None }
+    }
+}

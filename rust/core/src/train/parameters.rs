@@ -1,0 +1,83 @@
+//! What training is asked for.
+
+use crate::codebooks::{Codebooks, Selection};
+use crate::encode::{Encoding, Loss, Objective, Start};
+
+/// How training starts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Init {
+    /// Codebooks by residual k-means.
+    Residual,
+    /// Codebooks of random vectors.
+    Random,
+    /// Given ones, (M, K, d). There is no annealing then: it would lose them.
+    Codebooks(Codebooks),
+}
+
+/// What training is asked for. The default is that of the Python package, but for the loss: that chooses η and the weights
+/// by trials on the data, and here its choice begins with the default.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// M, 1 to 64: the bytes of a code.
+    pub n_codebooks: usize,
+    /// K, 1 to 256.
+    pub n_codewords: usize,
+    /// The scheme.
+    pub selection: Selection,
+    /// The start.
+    pub init: Init,
+    /// How the model will choose codes. A pass of training takes less effort: see [`Encoding::for_training`].
+    pub encoding: Encoding,
+    /// What is made small. By default errors along a vector count 4 times.
+    pub objective: Objective,
+    /// Vectors count by ‖x‖ to this power: 2 by default, 0 for all alike.
+    pub weight_power: f64,
+    /// Iterations with noise, which belong to the start; for local search only.
+    pub anneal: usize,
+    /// The most iterations after that.
+    pub max_iter: usize,
+    /// Training ends when an iteration lowers the objective by less than this share of it.
+    pub tolerance: f64,
+    /// λ of the proximal ridge, as a share of the mean use of a codeword.
+    pub ridge: f64,
+    /// How strongly codewords are pulled to the mean of their codebook, in multiples of what would be right were all of
+    /// it normally distributed. Without it codebooks fit the noise of small data.
+    pub shrinkage: f64,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+impl Training {
+    /// Training that makes the squared error small, for Euclidean distances and for decoding.
+    #[must_use]
+    pub fn reconstruction() -> Self {
+        Self { objective: Objective::default(), weight_power: 0.0, ..Self::default() }
+    }
+
+    /// Iterations with noise that there will be.
+    #[must_use]
+    pub fn annealed(&self) -> usize {
+        let own = matches!(self.init, Init::Codebooks(_));
+        if self.encoding.anneals() && !own { self.anneal } else { 0 }
+    }
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            n_codebooks: 8,
+            n_codewords: 256,
+            selection: Selection::Group,
+            init: Init::Residual,
+            encoding: Encoding::LocalSearch { start: Start::Greedy, rounds: Encoding::ROUNDS, seed: 0 },
+            objective: Loss::inner_product(4.0).expect("at least 1").into(),
+            weight_power: 2.0,
+            anneal: 50,
+            max_iter: 25,
+            tolerance: 1e-3,
+            ridge: 1e-3,
+            shrinkage: 4.0,
+            seed: 0,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How much each vector counts.
+
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel;
+use crate::vectors::basis::Directions;
+use crate::vectors::{Vectors, read_finite};
+use rayon::prelude::*;
+
+/// Rows that a task reads at a time.
+const CHUNK: usize = 256;
+
+/// ‖x‖ of each row of `x` (n, d), (n), stretched along `directions`.
+///
+/// # Errors
+/// Another d, a row that is not finite, or a cancelling monitor.
+pub fn norms(x: &dyn Vectors, directions: Option<&Directions>, monitor: &dyn Monitor) -> Result<Vec<f64>> {
+    let stretched = directions.map(|directions| directions.stretched(x)).transpose()?;
+    let x = stretched.as_ref().map_or(x, |stretched| stretched as &dyn Vectors);
+    let (d, rows) = (x.dim(), parallel::rows(CHUNK));
+    let mut norms = vec![0.0; x.n()];
+    let counter = Counter::new(monitor, x.n() as u64);
+    let failed = norms
+        .par_chunks_mut(rows)
+        .enumerate()
+        .map_init(
+            || vec![0.0f32; rows * d],
+            |buffer, (i, norms)| {
+                let buffer = &mut buffer[..norms.len() * d];
+                read_finite(x, "X", i * rows, buffer)?;
+                for (norm, x) in norms.iter_mut().zip(buffer.chunks_exact(d)) {
+                    *norm = crate::vectors::metric::squared_norm(x).sqrt();
+                }
+                counter.add(norms.len() as u64)
+            },
+        )
+        .find_first(Result::is_err);
+    failed.unwrap_or(Ok(()))?;
+    Ok(norms)
+}
+
+/// `norms` to `power`, 1 on average; `None` where that is 1 for every row.
+#[must_use]
+pub fn by_norm(norms: &[f64], power: f64) -> Option<Vec<f64>> {
+    let largest = norms.iter().fold(0.0f64, |largest, &norm| largest.max(norm));
+    if power == 0.0 || !(largest > 0.0 && largest.is_finite()) {
+        return None;
+    }
+    let mut weights: Vec<f64> = norms.iter().map(|norm| (norm / largest).powf(power)).collect();
+    let mean = weights.iter().sum::<f64>() / weights.len() as f64;
+    weights.iter_mut().for_each(|weight| *weight /= mean);
+    Some(weights)
+}
+
+/// Refuses weights that are not one for each row, finite and at least 0.
+pub(crate) fn check_weights(x: &dyn Vectors, weights: Option<&[f64]>) -> Result<()> {
+    let Some(weights) = weights else { return Ok(()) };
+    if weights.len() != x.n() {
+        return Err(invalid!("sample_weight has {} entries, X has {} rows", weights.len(), x.n()));
+    }
+    if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+        return Err(invalid!("sample_weight[{row}] is {}: want a finite number of at least 0", weights[row]));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn weights_are_powers_of_the_norm_and_1_on_average() {
+        let x = array![[3.0f32, 4.0], [0.0, 0.0], [6.0, 8.0]];
+        let norms = norms(&x.view(), None, &()).unwrap();
+        assert_eq!(norms, [5.0, 0.0, 10.0]);
+        assert_eq!(by_norm(&norms, 2.0).unwrap(), [0.6, 0.0, 2.4]);
+        assert_eq!(by_norm(&norms, 0.0), None);
+        assert_eq!(by_norm(&[0.0, 0.0], 2.0), None);
+        let directions = Directions::new(array![[0.0, 1.0]]).unwrap();
+        assert_eq!(super::norms(&x.view(), Some(&directions), &()).unwrap()[0], 73f64.sqrt());
+    }
+}
