@@ -1,5 +1,8 @@
 """Training: its two loops, its solver, and the vectors it meets only as sums."""
 
+import signal
+import sys
+
 import numpy as np
 import pytest
 
@@ -146,3 +149,68 @@ def test_descending_is_the_same_for_any_threads():
     np.testing.assert_array_equal(*found)
     want = np.linalg.solve(A + 2.0 * np.eye(600), b)
     assert np.linalg.norm(found[0] - want) < 0.01 * np.linalg.norm(want)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_ctrl_c_is_heard_while_a_system_is_solved(monkeypatch):
+    tiles, cholesky = [], np.linalg.cholesky
+
+    def interrupted(tile):
+        tiles.append(tile)
+        if len(tiles) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return cholesky(tile)
+
+    monkeypatch.setattr(np.linalg, "cholesky", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solver.solve(np.eye(20 * solver.TILE), np.ones((20 * solver.TILE, 3)), np.zeros((20 * solver.TILE, 3)), 1e-3)
+    assert len(tiles) == 3
+
+
+def test_encoders_of_subspaces_improve_codes_too():
+    """Where each codebook has dimensions of its own, the nearest codewords are the best code."""
+    X = vectors(300, 10)
+    q = cc.ProductQuantizer(3, 16).fit(X)
+    best = q.encode(X)
+    for coder in (q._encoder(q.codebooks_), cc.OptimizedProductQuantizer._encoder(q, q.codebooks_)):
+        given = best.copy()
+        given[::2] = 0
+        codes, before, after = coder.improve(X, given)
+        np.testing.assert_array_equal(codes, best)
+        np.testing.assert_allclose(before, _core.errors(q.codebooks_, X, given), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(after, _core.errors(q.codebooks_, X, best), rtol=1e-4, atol=1e-4)
+
+
+def test_an_encoder_of_ones_own_is_a_class_with_two_methods():
+    """Exhaustive search, which small codebooks allow."""
+
+    class Exhaustive:
+        name, anneals = "exhaustive", False
+
+        def for_training(self):
+            return self
+
+        def build(self, codebooks, selection, objective, seed, n_jobs):
+            M, K, _ = codebooks.shape
+            every = np.stack(np.meshgrid(*[np.arange(K)] * M, indexing="ij"), axis=-1).reshape(-1, M).astype(np.uint8)
+            sums = _core.decode(codebooks, every)
+
+            class Coder:
+                def encode(self, x, n_jobs=None, progress=None):
+                    return every[((x[:, None] - sums) ** 2).sum(axis=2).argmin(axis=1)]
+
+                def improve(self, x, codes, n_jobs=None, progress=None):
+                    new = self.encode(x)
+                    return new, *(_core.errors(codebooks, x, each) for each in (codes, new))
+
+            return Coder()
+
+    X = vectors(200, 5)
+    params = {"max_iter": 5, "tol": 0.0, "ridge": 1e-3, "seed": 0}
+    exact, greedy = (
+        Trainer(Local(X), 2, 6, "group", encoder=encoder, **params).run("residual")
+        for encoder in (Exhaustive(), encoders.Greedy())
+    )
+    objectives = [entry["objective"] for entry in exact.history]
+    assert objectives == sorted(objectives, reverse=True)
+    assert objectives[0] < greedy.history[0]["objective"]

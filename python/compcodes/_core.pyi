@@ -22,6 +22,7 @@ __all__ = [
     "isas",
     "kmeans",
     "load_model",
+    "multiply",
     "normal_equations",
     "norms",
     "pass_seed",
@@ -183,6 +184,7 @@ def kmeans(
     progress: _Progress = None,
 ) -> tuple[_F32, list[float]]: ...
 def load_model(path: str) -> tuple[_F32, str, str]: ...
+def multiply(a: _F32, p: _F64, n_jobs: int | None = None) -> _F64: ...
 def normal_equations(
     x: NDArray[Any],
     codes: _U8,

@@ -1,8 +1,10 @@
-"""The linear systems of the update, solved with numpy, by blocks.
+"""The linear systems of the update, solved with numpy, by tiles.
 
-By blocks for three reasons: numpy's own solver decomposes without regard to symmetry and copies the matrix, so this
-takes half the time and half the memory; blocks are spread over threads, whatever numpy's library does; and numpy
-does not hear Ctrl-C, which is heard between them. All blocks are of one size, so the result does not depend on threads.
+Numpy's own solver decomposes without regard to symmetry and copies the matrix: tiles take half the time and half the
+memory. A product of two tiles is too small for numpy's library to spread it over threads of its own, which wait for
+each other by spinning and made the same work ten times as long on a busy machine: tiles are spread over threads here,
+and since each is computed alike on any of them, the result depends neither on `n_jobs` nor on the library's settings.
+And numpy does not hear Ctrl-C: it is heard between tiles.
 """
 
 from __future__ import annotations
@@ -11,28 +13,40 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
 
 __all__ = ["descend", "solve"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 
-BLOCK = 256
-"""Rows of a block: products of such blocks are as fast as of larger ones, and take milliseconds."""
+TILE = 64
+"""Rows and columns of a tile: OpenBLAS uses one thread for products of up to 64³ multiplications."""
+TASKS = 8
+"""Tasks that the rows of tiles are dealt out to."""
+COLUMNS = 32
+"""Columns of the right side that a task solves for."""
 STEPS = 8
 """Steps of conjugate gradients: they go as far from the start as the next encoding can use."""
 
+T = TypeVar("T")
 
-Each: TypeAlias = Callable[[Callable[[slice], None], Iterable[slice]], None]
+
+class Each(Protocol):
+    """Calls a function for each of some things, and returns when all are done."""
+
+    def __call__(self, work: Callable[[T], None], things: Iterable[T]) -> None:
+        """Call `work` for each."""
 
 
 @contextmanager
 def _threads(n_jobs: int | None) -> Iterator[Each]:
-    """Yield what calls a function for each of some blocks, on threads, and returns when all are done.
+    """Yield what calls a function for each of some things, on threads, and returns when all are done.
 
     numpy holds no lock while it multiplies, and who waits hears Ctrl-C; what has not begun by then is dropped.
     """
@@ -40,8 +54,8 @@ def _threads(n_jobs: int | None) -> Iterator[Each]:
     count = cores if n_jobs is None else n_jobs if n_jobs > 0 else max(cores + 1 + n_jobs, 1)
     with ThreadPoolExecutor(min(count, 4 * cores), thread_name_prefix="compcodes-solve") as pool:
 
-        def each(work: Callable[[slice], None], blocks: Iterable[slice]) -> None:
-            for done in [pool.submit(work, block) for block in blocks]:
+        def each(work: Callable[[T], None], things: Iterable[T]) -> None:
+            for done in [pool.submit(work, thing) for thing in things]:
                 done.result()
 
         try:
@@ -79,56 +93,62 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
     ValueError
         A with so small a ridge is not positive definite in float64.
     """
+    p, d = b.shape
     previous = np.asarray(previous, dtype=np.float64)
+    shift = ridge * (np.einsum("ii->i", A).mean() or 1.0)
+    padding = -p % TILE
+    if padding:
+        A = np.pad(A, ((0, padding), (0, padding)))
+        np.einsum("ii->i", A)[p:] = 1
+    tiles = A.reshape(-1, TILE, len(A) // TILE, TILE).transpose(0, 2, 1, 3)
+    right, start = (np.pad(side, ((0, padding), (0, 0))).reshape(-1, TILE, d) for side in (b, previous))
+    columns = [slice(first, first + COLUMNS) for first in range(0, d, COLUMNS)]
     with _threads(n_jobs) as each:
-        change = np.empty_like(b)  # solving for the change loses fewer digits than solving for D
 
-        def start(rows: slice) -> None:
-            change[rows] = b[rows] - A[rows] @ previous
+        def begin(own: slice) -> None:
+            for i in range(len(tiles)):  # solving for the change loses fewer digits than solving for D
+                right[i, :, own] -= np.matmul(tiles[i], start[..., own]).sum(axis=0)
 
-        each(start, _blocks(len(A)))
-        diagonal = np.einsum("ii->i", A)
-        diagonal += ridge * (diagonal.mean() or 1.0)
+        each(begin, columns)
+        np.einsum("ii->i", A)[:p] += shift
         try:
-            _solve_in_place(A, change, each)
+            inverses = _decompose(tiles, each)
         except np.linalg.LinAlgError:
             raise ValueError(f"ridge is {ridge}: too small for the normal equations, want a larger one") from None
-    change += previous
-    return change
+        each(lambda own: _substitute(tiles, inverses, right[..., own]), columns)
+    solution: Doubles = right.reshape(-1, d)[:p] + previous
+    return solution
 
 
-def _solve_in_place(A: Doubles, B: Doubles, each: Each) -> None:
-    """Solve A X = B, symmetric and positive definite; `B` becomes X, the lower triangle of `A` its Cholesky factor.
+def _decompose(tiles: Doubles, each: Each) -> list[Doubles]:
+    """Replace the tiles below the diagonal by those of L with L Lᵀ = A; return the inverses of those on it.
 
-    The blocks on the diagonal keep what they were, but their inverse factors are kept instead: products with them are
-    what numpy has instead of triangular solves.
+    Products with inverses are what numpy has instead of solves with a triangle.
     """
-    blocks = _blocks(len(A))
     inverses = []
-    for k, at in enumerate(blocks):
-        inverse = np.linalg.inv(np.linalg.cholesky(A[at, at]))
+    for k in range(len(tiles)):
+        inverse = np.linalg.inv(np.linalg.cholesky(tiles[k, k]))
         inverses.append(inverse)
-        B[at] = inverse @ B[at]
+        panel = np.matmul(tiles[k + 1 :, k], inverse.T)
+        tiles[k + 1 :, k] = panel
+        across = panel.transpose(0, 2, 1)
 
-        def panel(rows: slice, at: slice = at, inverse: Doubles = inverse) -> None:
-            A[rows, at] = A[rows, at] @ inverse.T
+        def subtract(first: int, k: int = k, panel: Doubles = panel, across: Doubles = across) -> None:
+            for i in range(first, len(panel), TASKS):
+                tiles[k + 1 + i, k + 1 : k + 2 + i] -= np.matmul(panel[i], across[: i + 1])
 
-        def subtract(rows: slice, at: slice = at) -> None:
-            left = slice(at.stop, rows.stop)
-            A[rows, left] -= A[rows, at] @ A[left, at].T
-            B[rows] -= A[rows, at] @ B[at]
+        each(subtract, range(min(TASKS, len(panel))))
+    return inverses
 
-        below = blocks[:k:-1]  # the longest first
-        each(panel, below)
-        each(subtract, below)
-    for k in reversed(range(len(blocks))):
-        at = blocks[k]
-        B[at] = inverses[k].T @ B[at]
 
-        def back(rows: slice, at: slice = at) -> None:
-            B[rows] -= A[at, rows].T @ B[at]
-
-        each(back, blocks[:k])
+def _substitute(tiles: Doubles, inverses: list[Doubles], right: Doubles) -> None:
+    """Replace the right side, tiles of rows, by the solution of L Lᵀ D = right."""
+    for k, inverse in enumerate(inverses):
+        right[k] = inverse @ right[k]
+        right[k + 1 :] -= np.matmul(tiles[k + 1 :, k], right[k])
+    for k in reversed(range(len(inverses))):
+        right[k] = inverses[k].T @ right[k]
+        right[:k] -= np.matmul(tiles[k, :k].transpose(0, 2, 1), right[k])
 
 
 def descend(
@@ -165,35 +185,24 @@ def descend(
     (p, d) float64
     """
     scale = (diagonal + ridge)[:, None]
-    with _threads(n_jobs) as each:
 
-        def apply(P: Doubles) -> Doubles:
-            single, out = P.astype(np.float32), extra(P)
+    def apply(P: Doubles) -> Doubles:
+        return _core.multiply(A, P, n_jobs) + extra(P)
 
-            def product(rows: slice) -> None:
-                out[rows] += A[rows] @ single
-
-            each(product, _blocks(len(A)))
-            return out
-
-        residual = b - apply(start)
-        change = np.zeros_like(start)
-        direction = residual / scale
-        product = float(np.vdot(residual, direction))
-        for _ in range(STEPS):
-            if product <= 0:
-                break
-            image = apply(direction)
-            image += ridge * direction
-            step = product / float(np.vdot(direction, image))
-            change += step * direction
-            residual -= step * image
-            scaled = residual / scale
-            before, product = product, float(np.vdot(residual, scaled))
-            direction = scaled + product / before * direction
+    residual = b - apply(start)
+    change = np.zeros_like(start)
+    direction = residual / scale
+    product = float(np.vdot(residual, direction))
+    for _ in range(STEPS):
+        if product <= 0:
+            break
+        image = apply(direction)
+        image += ridge * direction
+        step = product / float(np.vdot(direction, image))
+        change += step * direction
+        residual -= step * image
+        scaled = residual / scale
+        before, product = product, float(np.vdot(residual, scaled))
+        direction = scaled + product / before * direction
     change += start
     return change
-
-
-def _blocks(rows: int) -> list[slice]:
-    return [slice(first, min(first + BLOCK, rows)) for first in range(0, rows, BLOCK)]

@@ -18,10 +18,7 @@ fn main() -> compcodes::Result<()> {
     let training = Training { n_codebooks: 4, n_codewords: 64, ..Training::default() };
     let trained = train(&vectors.view(), &training, &())?;
     let (first, last) = (trained.history[0], trained.history[trained.history.len() - 1]);
-    println!(
-        "mean squared error: {first:.3} at the start, {last:.3} after {} iterations",
-        trained.history.len() - 1
-    );
+    println!("mean loss: {first:.3} at the start, {last:.3} after {} iterations", trained.history.len() - 1);
 
     let mut index = Index::new(Model::new(trained.codebooks, training.selection));
     index.add(&vectors.view(), None, &())?;

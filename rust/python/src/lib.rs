@@ -1,6 +1,7 @@
 //! Python's view of the core: arrays in and out, errors, signals, threads. No arithmetic.
 
 mod arrays;
+mod encoders;
 mod errors;
 mod index;
 mod run;
@@ -19,11 +20,13 @@ mod core {
     }
 
     #[pymodule_export]
+    use super::encoders::{Encoder, SubspaceEncoder};
+    #[pymodule_export]
     use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
-        Encoder, PyMoments, SubspaceEncoder, apply_along, decode, error_bounds, errors, hamming_search, isa,
-        isas, lloyd, normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed,
-        residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
+        PyMoments, apply_along, decode, error_bounds, errors, hamming_search, isa, isas, lloyd, multiply,
+        normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed, residual_kmeans,
+        sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
 }

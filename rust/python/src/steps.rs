@@ -1,52 +1,22 @@
 //! The steps of training, one function each.
 
 use crate::arrays::{Rows, codebooks, codes, directions, numbers};
+use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::encode::{Encode, Encoding, Loss, Objective, Start};
+use compcodes::encode;
 use compcodes::search::hamming;
 use compcodes::train::equations::NormalEquations;
 use compcodes::train::moments::{self, Moments};
 use compcodes::train::reseed as seeding;
 use compcodes::train::{Init, Training, anneal, equations, init, kmeans, weights};
 use compcodes::vectors::Vectors;
-use compcodes::{Selection, encode};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-
-fn selection(name: &str) -> PyResult<Selection> {
-    name.parse().map_err(to_python)
-}
-
-/// Beams are no wider: memory and time grow with them.
-const WIDEST: usize = 4096;
-
-fn width(width: usize) -> PyResult<usize> {
-    if (1..=WIDEST).contains(&width) {
-        return Ok(width);
-    }
-    Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
-}
-
-fn encoding(name: &str, effort: usize, seed: u64) -> PyResult<Encoding> {
-    match name {
-        "greedy" => Ok(Encoding::Greedy),
-        "beam" => Ok(Encoding::Beam { width: width(effort)? }),
-        "local-search" => Ok(Encoding::LocalSearch { start: Start::Greedy, rounds: effort, seed }),
-        _ => Err(PyValueError::new_err(format!(
-            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
-        ))),
-    }
-}
-
-fn objective(eta: f64, directions: Option<Any<'_, '_>>) -> PyResult<Objective> {
-    let loss = Loss::inner_product(eta).map_err(to_python)?;
-    Ok(Objective { loss, directions: self::directions(directions)? })
-}
 
 /// Weights of rows, f64, copied.
 fn weights_of(weights: Option<Any<'_, '_>>) -> PyResult<Option<Vec<f64>>> {
@@ -64,87 +34,6 @@ pub(crate) fn isa() -> PyResult<&'static str> {
 pub(crate) fn isas() -> Vec<&'static str> {
     use compcodes::isa::Isa;
     Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(Isa::name).collect()
-}
-
-/// Encodes with fixed codebooks.
-#[pyclass(frozen, module = "compcodes._core")]
-pub(crate) struct Encoder {
-    encoder: encode::Encoder,
-}
-
-#[pymethods]
-impl Encoder {
-    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds).
-    #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, directions=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn new(
-        py: Python<'_>,
-        codebooks: Any<'_, '_>,
-        selection: &str,
-        eta: f64,
-        encoding: Option<(String, usize)>,
-        seed: u64,
-        n_jobs: Option<i64>,
-        directions: Option<Any<'_, '_>>,
-    ) -> PyResult<Self> {
-        let Objective { loss, directions } = objective(eta, directions)?;
-        let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
-        let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
-        let encoding = self::encoding(&name, effort, seed)?;
-        let encoder = run(py, n_jobs, None, |_| {
-            let encoder = match directions {
-                None => encode::Encoder::new(&books, selection),
-                Some(directions) => encode::Encoder::stretched(&books, selection, directions),
-            };
-            Ok(encoder?.with_loss(loss).with_encoding(encoding))
-        })?;
-        Ok(Self { encoder })
-    }
-
-    #[pyo3(signature = (x, n_jobs=None, progress=None))]
-    fn encode<'py>(
-        &self,
-        py: Python<'py>,
-        x: Any<'_, 'py>,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let rows = Rows::new(x, "X")?;
-        let x = rows.view();
-        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
-        Ok(codes.into_pyarray(py))
-    }
-
-    /// (codes, errors before, errors after): new codes where they are better than those given.
-    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
-    #[expect(clippy::type_complexity, reason = "three arrays")]
-    fn improve<'py>(
-        &self,
-        py: Python<'py>,
-        x: Any<'_, 'py>,
-        codes: Any<'_, 'py>,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        improve(&self.encoder, py, x, codes, n_jobs, progress)
-    }
-}
-
-#[expect(clippy::type_complexity, reason = "three arrays")]
-fn improve<'py>(
-    encoder: &dyn Encode,
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    codes: Any<'_, 'py>,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-    let rows = Rows::new(x, "X")?;
-    let x = rows.view();
-    let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
-    let improved = run(py, n_jobs, progress, |monitor| encoder.improve(&*x, &mut codes, monitor))?;
-    Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
 }
 
 /// The sums of codewords, (n, d) f32.
@@ -250,6 +139,25 @@ pub(crate) fn apply_along<'py>(
         equations::apply_along(x, codes, n_codewords, weights.as_deref(), &p, monitor)
     })?;
     Ok(image.into_pyarray(py))
+}
+
+/// A P, (p, d) f64, for `a` (p, p) f32 and `p` (p, d) f64, computed in float32.
+#[pyfunction]
+#[pyo3(signature = (a, p, n_jobs=None))]
+pub(crate) fn multiply<'py>(
+    py: Python<'py>,
+    a: PyReadonlyArray2<'py, f32>,
+    p: PyReadonlyArray2<'py, f64>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (a, p) = (a.as_array(), p.as_array());
+    if a.ncols() != p.nrows() {
+        let (a, p) = (a.dim(), p.dim());
+        return Err(PyValueError::new_err(format!(
+            "a has shape {a:?} and p {p:?}: they cannot be multiplied"
+        )));
+    }
+    Ok(run(py, n_jobs, None, |_| Ok(compcodes::train::multiply(a, p)))?.into_pyarray(py))
 }
 
 /// L c, or L⁻¹ c, for each codeword of codebooks (M, K, d) f32.
@@ -576,55 +484,6 @@ pub(crate) fn sums<'py>(
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
     Ok(run(py, n_jobs, None, |monitor| equations::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
-}
-
-/// Encodes with codebooks in orthogonal subspaces.
-#[pyclass(frozen, module = "compcodes._core")]
-pub(crate) struct SubspaceEncoder {
-    encoder: encode::SubspaceEncoder,
-}
-
-#[pymethods]
-impl SubspaceEncoder {
-    /// `words` (K, d_m) f32 of each subspace, `rotation` (d, Σ d_m) f32.
-    #[new]
-    #[pyo3(signature = (words, rotation=None))]
-    fn new(
-        words: Vec<PyReadonlyArray2<'_, f32>>,
-        rotation: Option<PyReadonlyArray2<'_, f32>>,
-    ) -> PyResult<Self> {
-        let words: Vec<_> = words.iter().map(|words| words.as_array().to_owned()).collect();
-        let rotation = rotation.as_ref().map(|rotation| rotation.as_array());
-        Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
-    }
-
-    #[pyo3(signature = (x, n_jobs=None, progress=None))]
-    fn encode<'py>(
-        &self,
-        py: Python<'py>,
-        x: Any<'_, 'py>,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let rows = Rows::new(x, "X")?;
-        let x = rows.view();
-        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
-        Ok(codes.into_pyarray(py))
-    }
-
-    /// (codes, errors before, errors after): new codes where they are better than those given.
-    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
-    #[expect(clippy::type_complexity, reason = "three arrays")]
-    fn improve<'py>(
-        &self,
-        py: Python<'py>,
-        x: Any<'_, 'py>,
-        codes: Any<'_, 'py>,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        improve(&self.encoder, py, x, codes, n_jobs, progress)
-    }
 }
 
 /// (scores, positions) of the k bit strings nearest to each query; a score is minus the number of bits that differ.

@@ -2,7 +2,7 @@
 //! E ties the columns of D together and is only ever applied.
 
 use crate::error::Result;
-use ndarray::{Array1, Array2, Axis, Zip, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use rayon::prelude::*;
 
 /// Steps: they go as far from the start as training can use before codes change again.
@@ -33,7 +33,8 @@ impl System<'_> {
         // early.
         let a32 = a.mapv(|entry| entry as f32);
         drop(a);
-        let apply = |p: &Array2<f64>| -> Result<Array2<f64>> { Ok(multiply(&a32, p) + extra(p)?) };
+        let apply =
+            |p: &Array2<f64>| -> Result<Array2<f64>> { Ok(multiply(a32.view(), p.view()) + extra(p)?) };
         let mut residual = b - apply(&start)?;
         let mut change = Array2::zeros(start.raw_dim());
         let mut direction = &residual / &diagonal;
@@ -56,7 +57,12 @@ impl System<'_> {
     }
 }
 
-fn multiply(a: &Array2<f32>, p: &Array2<f64>) -> Array2<f64> {
+/// A P in f32, for A (p, p) and P (p, d), on all threads.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[must_use]
+pub fn multiply(a: ArrayView2<'_, f32>, p: ArrayView2<'_, f64>) -> Array2<f64> {
     let p = p.mapv(|entry| entry as f32);
     let mut out = Array2::zeros((a.nrows(), p.ncols()));
     let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(0), ROWS).enumerate().collect();

@@ -86,7 +86,7 @@ type Strip = [f32; STRIP];
 #[derive(Clone, Debug)]
 pub struct TableBuilder {
     strips: Vec<Strip>,
-    /// Of each strip the dimensions outside which all its codewords are 0: a subspace of a product quantizer. To leave
+    /// Of each codebook the dimensions outside which all its codewords are 0: a subspace of a product quantizer. To leave
     /// out products with 0 changes no sum, and saves a single query much of the time that its tables take.
     used: Vec<Range<usize>>,
     n_codebooks: usize,
@@ -110,12 +110,8 @@ impl TableBuilder {
                     .for_each(|(row, &value)| row[k % STRIP] = value);
             }
         }
-        let used = strips.chunks_exact(dim).map(|strip| {
-            let is_used = |row: &Strip| row.iter().any(|&value| value != 0.0);
-            let first = strip.iter().position(is_used).unwrap_or(dim);
-            first..strip.iter().rposition(is_used).map_or(first, |last| last + 1)
-        });
-        let used = used.collect();
+        let groups = codebooks.groups();
+        let used = (0..n_codebooks).map(|m| groups.dimensions(groups.of_codebook(m))).collect();
         Self { strips, used, n_codebooks, n_codewords, dim }
     }
 
@@ -188,8 +184,9 @@ impl TableBuilder {
             groups.flat_map(|group| (0..self.dim).map(|j| std::array::from_fn(|q| group[q * self.dim + j])));
         let groups: Vec<[f32; Q]> = groups.collect();
         let n_strips = self.n_codewords.div_ceil(STRIP);
-        for (at, (strip, used)) in self.strips.chunks_exact(self.dim).zip(&self.used).enumerate() {
+        for (at, strip) in self.strips.chunks_exact(self.dim).enumerate() {
             let (m, first) = (at / n_strips, at % n_strips * STRIP);
+            let used = &self.used[m];
             let tables = tables.chunks_exact_mut(Q * self.n_codebooks);
             for (group, tables) in groups.chunks_exact(self.dim).zip(tables) {
                 for (q, sums) in products(strip, group, used).iter().enumerate() {

@@ -295,7 +295,7 @@ impl Codes<'_> {
         let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
         let mut a = Array2::zeros((m * k, m * k));
         // A few pairs at a time: their blocks would otherwise be a second copy of the whole.
-        for pairs in pairs.chunks(64) {
+        for pairs in pairs.chunks(16) {
             let blocks: Vec<_> = pairs.par_iter().map(|&(i, j)| self.block(i, j)).collect();
             for (&(i, j), block) in pairs.iter().zip(&blocks) {
                 a.slice_mut(s![i * k..(i + 1) * k, j * k..(j + 1) * k]).assign(block);

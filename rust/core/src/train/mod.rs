@@ -13,6 +13,7 @@ pub mod reseed;
 mod shards;
 pub mod weights;
 
+pub use crate::linalg::conjugate::multiply;
 pub use parameters::{Init, Training};
 pub use shards::{Local, Shards};
 

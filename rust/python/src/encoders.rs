@@ -1,0 +1,173 @@
+//! The encoders: made of codebooks, and used pass after pass.
+
+use crate::arrays::{Rows, codebooks, codes, directions};
+use crate::errors::to_python;
+use crate::run::run;
+use compcodes::Selection;
+use compcodes::encode::{self, Encode, Encoding, Loss, Objective, Start};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+type Any<'a, 'py> = &'a Bound<'py, PyAny>;
+type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+pub(crate) fn selection(name: &str) -> PyResult<Selection> {
+    name.parse().map_err(to_python)
+}
+
+/// Beams are no wider: memory and time grow with them.
+const WIDEST: usize = 4096;
+
+fn width(width: usize) -> PyResult<usize> {
+    if (1..=WIDEST).contains(&width) {
+        return Ok(width);
+    }
+    Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
+}
+
+pub(crate) fn encoding(name: &str, effort: usize, seed: u64) -> PyResult<Encoding> {
+    match name {
+        "greedy" => Ok(Encoding::Greedy),
+        "beam" => Ok(Encoding::Beam { width: width(effort)? }),
+        "local-search" => Ok(Encoding::LocalSearch { start: Start::Greedy, rounds: effort, seed }),
+        _ => Err(PyValueError::new_err(format!(
+            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
+        ))),
+    }
+}
+
+pub(crate) fn objective(eta: f64, directions: Option<Any<'_, '_>>) -> PyResult<Objective> {
+    let loss = Loss::inner_product(eta).map_err(to_python)?;
+    Ok(Objective { loss, directions: self::directions(directions)? })
+}
+
+/// Encodes with fixed codebooks.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct Encoder {
+    encoder: encode::Encoder,
+}
+
+#[pymethods]
+impl Encoder {
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds).
+    #[new]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, directions=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        codebooks: Any<'_, '_>,
+        selection: &str,
+        eta: f64,
+        encoding: Option<(String, usize)>,
+        seed: u64,
+        n_jobs: Option<i64>,
+        directions: Option<Any<'_, '_>>,
+    ) -> PyResult<Self> {
+        let Objective { loss, directions } = objective(eta, directions)?;
+        let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
+        let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
+        let encoding = self::encoding(&name, effort, seed)?;
+        let encoder = run(py, n_jobs, None, |_| {
+            let encoder = match directions {
+                None => encode::Encoder::new(&books, selection),
+                Some(directions) => encode::Encoder::stretched(&books, selection, directions),
+            };
+            Ok(encoder?.with_loss(loss).with_encoding(encoding))
+        })?;
+        Ok(Self { encoder })
+    }
+
+    #[pyo3(signature = (x, n_jobs=None, progress=None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        Ok(codes.into_pyarray(py))
+    }
+
+    /// (codes, errors before, errors after): new codes where they are better than those given.
+    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn improve<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        improve(&self.encoder, py, x, codes, n_jobs, progress)
+    }
+}
+
+#[expect(clippy::type_complexity, reason = "three arrays")]
+fn improve<'py>(
+    encoder: &dyn Encode,
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    let rows = Rows::new(x, "X")?;
+    let x = rows.view();
+    let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
+    let improved = run(py, n_jobs, progress, |monitor| encoder.improve(&*x, &mut codes, monitor))?;
+    Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
+}
+
+/// Encodes with codebooks in orthogonal subspaces.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct SubspaceEncoder {
+    encoder: encode::SubspaceEncoder,
+}
+
+#[pymethods]
+impl SubspaceEncoder {
+    /// `words` (K, d_m) f32 of each subspace, `rotation` (d, Σ d_m) f32.
+    #[new]
+    #[pyo3(signature = (words, rotation=None))]
+    fn new(
+        words: Vec<PyReadonlyArray2<'_, f32>>,
+        rotation: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<Self> {
+        let words: Vec<_> = words.iter().map(|words| words.as_array().to_owned()).collect();
+        let rotation = rotation.as_ref().map(|rotation| rotation.as_array());
+        Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
+    }
+
+    #[pyo3(signature = (x, n_jobs=None, progress=None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        Ok(codes.into_pyarray(py))
+    }
+
+    /// (codes, errors before, errors after): new codes where they are better than those given.
+    #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn improve<'py>(
+        &self,
+        py: Python<'py>,
+        x: Any<'_, 'py>,
+        codes: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        improve(&self.encoder, py, x, codes, n_jobs, progress)
+    }
+}
