@@ -80,8 +80,7 @@ class CompositionalCodes(Quantizer):
     random_state : int, numpy.random.Generator or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
-        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
-        solve follows numpy's own settings.
+        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all).
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
