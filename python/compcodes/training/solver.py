@@ -10,10 +10,9 @@ And numpy does not hear Ctrl-C: it is heard between tiles.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,31 +36,30 @@ STEPS = 8
 T = TypeVar("T")
 
 
-class Each(Protocol):
-    """Calls a function for each of some things, and returns when all are done."""
-
-    def __call__(self, work: Callable[[T], None], things: Iterable[T]) -> None:
-        """Call `work` for each."""
-
-
-@contextmanager
-def _threads(n_jobs: int | None) -> Iterator[Each]:
-    """Yield what calls a function for each of some things, on threads, and returns when all are done.
+class _Threads:
+    """Threads that call a function for each of some things.
 
     numpy holds no lock while it multiplies, and who waits hears Ctrl-C; what has not begun by then is dropped.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = cores if n_jobs is None else n_jobs if n_jobs > 0 else max(cores + 1 + n_jobs, 1)
-    with ThreadPoolExecutor(min(count, 4 * cores), thread_name_prefix="compcodes-solve") as pool:
 
-        def each(work: Callable[[T], None], things: Iterable[T]) -> None:
-            for done in [pool.submit(work, thing) for thing in things]:
-                done.result()
+    def __init__(self, n_jobs: int | None) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        count = cores if n_jobs is None else n_jobs if n_jobs > 0 else max(cores + 1 + n_jobs, 1)
+        self._pool = ThreadPoolExecutor(min(count, 4 * cores), thread_name_prefix="compcodes-solve")
+        self.stopped = False
+        """Whether what is under way is of no use any more."""
 
-        try:
-            yield each
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    def __enter__(self) -> _Threads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def each(self, work: Callable[[T], None], things: Iterable[T]) -> None:
+        """Call `work` for each, and return when all are done."""
+        for done in [self._pool.submit(work, thing) for thing in things]:
+            done.result()
 
 
 def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int | None = None) -> Doubles:
@@ -103,24 +101,24 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
     tiles = A.reshape(-1, TILE, len(A) // TILE, TILE).transpose(0, 2, 1, 3)
     right, start = (np.pad(side, ((0, padding), (0, 0))).reshape(-1, TILE, d) for side in (b, previous))
     columns = [slice(first, first + COLUMNS) for first in range(0, d, COLUMNS)]
-    with _threads(n_jobs) as each:
+    with _Threads(n_jobs) as threads:
 
-        def begin(own: slice) -> None:
-            for i in range(len(tiles)):  # solving for the change loses fewer digits than solving for D
+        def begin(i: int) -> None:
+            for own in columns:  # solving for the change loses fewer digits than solving for D
                 right[i, :, own] -= np.matmul(tiles[i], start[..., own]).sum(axis=0)
 
-        each(begin, columns)
+        threads.each(begin, range(len(tiles)))
         np.einsum("ii->i", A)[:p] += shift
         try:
-            inverses = _decompose(tiles, each)
+            inverses = _decompose(tiles, threads)
         except np.linalg.LinAlgError:
             raise ValueError(f"ridge is {ridge}: too small for the normal equations, want a larger one") from None
-        each(lambda own: _substitute(tiles, inverses, right[..., own]), columns)
+        threads.each(lambda own: _substitute(tiles, inverses, right[..., own], threads), columns)
     solution: Doubles = right.reshape(-1, d)[:p] + previous
     return solution
 
 
-def _decompose(tiles: Doubles, each: Each) -> list[Doubles]:
+def _decompose(tiles: Doubles, threads: _Threads) -> list[Doubles]:
     """Replace the tiles below the diagonal by those of L with L Lᵀ = A; return the inverses of those on it.
 
     Products with inverses are what numpy has instead of solves with a triangle.
@@ -137,16 +135,20 @@ def _decompose(tiles: Doubles, each: Each) -> list[Doubles]:
             for i in range(first, len(panel), TASKS):
                 tiles[k + 1 + i, k + 1 : k + 2 + i] -= np.matmul(panel[i], across[: i + 1])
 
-        each(subtract, range(min(TASKS, len(panel))))
+        threads.each(subtract, range(min(TASKS, len(panel))))
     return inverses
 
 
-def _substitute(tiles: Doubles, inverses: list[Doubles], right: Doubles) -> None:
+def _substitute(tiles: Doubles, inverses: list[Doubles], right: Doubles, threads: _Threads) -> None:
     """Replace the right side, tiles of rows, by the solution of L Lᵀ D = right."""
     for k, inverse in enumerate(inverses):
+        if threads.stopped:
+            return
         right[k] = inverse @ right[k]
         right[k + 1 :] -= np.matmul(tiles[k + 1 :, k], right[k])
     for k in reversed(range(len(inverses))):
+        if threads.stopped:
+            return
         right[k] = inverses[k].T @ right[k]
         right[:k] -= np.matmul(tiles[k, :k].transpose(0, 2, 1), right[k])
 
