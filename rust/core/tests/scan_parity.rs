@@ -213,7 +213,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let bases = if matches!(kept, Kept::Exact(_)) { 0.0 } else { r.of(&[0.0, 1.0, 1e6]) * size };
     let probes: Vec<Vec<Probe>> = (0..nq)
         .map(|_| {
-            let probes = (0..segments.len()).map(|segment| Probe { segment, base: bases * r.unit() });
+            let probes = (0..segments.len())
+                .map(|segment| Probe { segment, base: (bases * r.unit()).clamp(-1e30, 1e30) });
             let probes = probes.collect::<Vec<_>>();
             probes.into_iter().filter(|_| r.below(3) > 0).collect()
         })

@@ -22,7 +22,7 @@ mod core {
     use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
-        Encoder, SubspaceEncoder, decode, descend, error_bounds, errors, hamming_search, isa, isas, lloyd,
-        normal_equations, random_vectors, reseed, residual_kmeans, sums,
+        Encoder, SubspaceEncoder, check_codebooks, decode, descend, error_bounds, errors, hamming_search,
+        isa, isas, lloyd, normal_equations, random_vectors, reseed, residual_kmeans, sums,
     };
 }
