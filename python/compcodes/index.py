@@ -26,8 +26,8 @@ class Index:
     """A database of codes that is searched for the vectors that answer a query best.
 
     Searching compares each query with the *approximation* x̄ of every vector, which is what `reconstruct` returns: M
-    table look-ups and additions each. The result is exactly the k best of these scores. Many threads may search at once,
-    also while one adds or removes: a search sees all of a change or nothing of it.
+    table look-ups and additions each. The result is exactly the k best of these scores. Many threads may search at
+    once, also while one adds or removes: a search sees all of a change or nothing of it.
 
     Parameters
     ----------

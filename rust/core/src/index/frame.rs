@@ -1,8 +1,8 @@
 //! Where the origin is while tables are computed.
 //!
-//! Distances and cosines of vectors that lie far from the origin, and close together, are lost in f32 products. They do
-//! not depend on where the codebooks' means are: c = Σ_m mean_k c_m[k] is taken from all vectors, mean by mean, and
-//! what is left is small. It follows from the codebooks, in f64.
+//! Products of vectors that lie far from the origin, and close together, tell little of their distances in f32. So
+//! c = Σ_m median_k c_m[k], dimension by dimension, is taken from all vectors, median by median, and what is left is small.
+//! It follows from the codebooks. (Means would do as well, but for a few codewords that are far larger than the others.)
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
@@ -20,7 +20,7 @@ const CHUNK: usize = 4096;
 pub(super) struct Frame {
     /// c, (d); zeros where nothing is taken away.
     pub(super) center: Vec<f64>,
-    /// Of the codewords without their means.
+    /// Of the codewords without their medians.
     pub(super) tables: TableBuilder,
     /// Σ_m of the largest ‖codeword‖ as they are in the tables.
     pub(super) spread: f64,
@@ -36,22 +36,23 @@ impl Frame {
         Self { center, tables, spread: size, size }
     }
 
-    /// The codebooks less their means.
+    /// The codebooks less their medians.
     pub(super) fn centred(codebooks: &Codebooks) -> Self {
         let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
         let mut moved = Array3::<f32>::zeros((n_codebooks, n_codewords, dim));
         let mut center = vec![0.0; dim];
         for (m, mut book) in moved.outer_iter_mut().enumerate() {
-            let mut mean = vec![0.0; dim];
-            for k in 0..n_codewords {
-                mean.iter_mut().zip(codebooks.codeword(m, k)).for_each(|(mean, &c)| *mean += f64::from(c));
+            let mut column = vec![0.0; n_codewords];
+            for (j, (mut values, center)) in book.columns_mut().into_iter().zip(&mut center).enumerate() {
+                for (k, value) in column.iter_mut().enumerate() {
+                    *value = codebooks.codeword(m, k)[j];
+                }
+                let (_, &mut median, _) = column.select_nth_unstable_by(n_codewords / 2, f32::total_cmp);
+                for (k, value) in values.iter_mut().enumerate() {
+                    *value = codebooks.codeword(m, k)[j] - median;
+                }
+                *center += f64::from(median);
             }
-            mean.iter_mut().for_each(|mean| *mean /= n_codewords as f64);
-            for (k, mut word) in book.outer_iter_mut().enumerate() {
-                let values = codebooks.codeword(m, k).iter().zip(&mean);
-                word.iter_mut().zip(values).for_each(|(to, (&c, mean))| *to = (f64::from(c) - mean) as f32);
-            }
-            center.iter_mut().zip(&mean).for_each(|(center, mean)| *center += mean);
         }
         let size = largest(codebooks).iter().sum();
         match Codebooks::new(moved) {

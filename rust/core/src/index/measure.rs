@@ -7,7 +7,7 @@
 //! The sums run over eight lanes, dimension j in lane j mod 8, which are added in pairs: the same bits everywhere.
 //!
 //! **Bounds.** Let p be what tables are computed of: q − c for distances, q / ‖q‖ for cosines; S the sum of its table
-//! entries, c'_m[k] the codewords less their means, C' and C the sums over m of the largest ‖c'_m[k]‖ and ‖c_m[k]‖. Then
+//! entries, c'_m[k] the codewords less their medians, C' and C the sums over m of the largest ‖c'_m[k]‖ and ‖c_m[k]‖. Then
 //!
 //! > |⟨p, x̄ − c⟩ − S| ≤ E = ‖p‖ · u · ((66 + d / 64) C' + M C), u = 2⁻²⁴, to first order,
 //!

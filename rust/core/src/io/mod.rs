@@ -13,7 +13,7 @@
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
 //! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale`, `exact_norms` and `residuals`
 //! and `centred` (if they are missing, false). The numbers are 1 / ‖x̄‖ for cosines, −½‖x̄ − c‖² for distances, c being the
-//! sum over the codebooks of their codewords' means, or ‖x − x̄‖. Files of earlier versions have `levels` in the place of
+//! sum over the codebooks of their codewords' medians, or ‖x − x̄‖. Files of earlier versions have `levels` in the place of
 //! `edges`, the nearest for cosines, else the lowest above; and −½‖x̄‖², which is what `centred` tells. A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 

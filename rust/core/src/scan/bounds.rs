@@ -72,6 +72,8 @@ pub(super) struct Bounds<'a> {
     /// Whether no f32 on the way to a score overflows there.
     is_small: bool,
     step: f64,
+    /// What the last floor needs, for each byte; one entry if there are no bytes.
+    needs: Vec<f64>,
     /// Of the tables, and of the last column if there is one.
     bytes: Vec<[u8; 256]>,
     /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
@@ -100,6 +102,7 @@ impl<'a> Bounds<'a> {
             place,
             is_small: true,
             step: 0.0,
+            needs: Vec::new(),
             bytes,
             last,
         })
@@ -142,8 +145,8 @@ impl<'a> Bounds<'a> {
         if !self.is_small {
             return None;
         }
-        let needs = self.needs(floor);
-        let least = needs.iter().copied().fold(f64::INFINITY, f64::min);
+        self.set_needs(floor);
+        let least = self.needs.iter().copied().fold(f64::INFINITY, f64::min);
         let lack = (self.best - least).max(0.0);
         if !lack.is_finite() || lack > MAX_STEP * FRESH {
             return None;
@@ -156,7 +159,10 @@ impl<'a> Bounds<'a> {
             }
         }
         if let Some(extra) = self.bytes.get_mut(self.tables.len()) {
-            extra.iter_mut().zip(&needs).for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
+            extra
+                .iter_mut()
+                .zip(&self.needs)
+                .for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
         }
         let limit = (lack / self.step + SLACK) as u16 + 1; // rounds down
         Some(u8::try_from(limit).expect("at most FRESH + 1: a sum saturated at 255 does not pass"))
@@ -174,10 +180,11 @@ impl<'a> Bounds<'a> {
         sum.max(score) <= MAX_MAGNITUDE
     }
 
-    /// The least table sum with each byte that reaches a floor; a single one if there are no bytes.
-    fn needs(&self, floor: f64) -> Vec<f64> {
+    /// Finds the least table sum with each byte that reaches a floor.
+    fn set_needs(&mut self, floor: f64) {
         let (adjust, base) = self.place;
         let (base, margin, query) = (f64::from(base), self.margin(), self.query);
+        self.needs.clear();
         let need = |byte: u8| {
             let need = match adjust {
                 Adjust::None => floor - margin,
@@ -191,8 +198,8 @@ impl<'a> Bounds<'a> {
             need - base - (need.abs() + base.abs()) * 2f64.powi(-48)
         };
         match adjust {
-            Adjust::None => vec![need(0)],
-            _ => (0..=255).map(need).collect(),
+            Adjust::None => self.needs.push(need(0)),
+            _ => self.needs.extend((0..=255).map(need)),
         }
     }
 }

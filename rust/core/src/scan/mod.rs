@@ -170,15 +170,30 @@ impl<'a> Plan<'a> {
             Ok(scanners.into_iter().map(|(_, scanner)| (scanner.guess(), scanner.into_found())).collect())
         });
         let found = found.collect::<Result<Vec<Vec<(f32, Found)>>>>()?;
+        if parts.len() == 1 {
+            let found = found.into_iter().flatten().zip(queries).map(|(found, &query)| (query, [found]));
+            return Ok(self.merge_all(found));
+        }
         // Of each query, what was found in every part.
         let mut merged: Vec<Vec<(f32, Found)>> = queries.iter().map(|_| Vec::new()).collect();
-        for (found, group) in
-            found.into_iter().zip(groups.iter().flat_map(|group| parts.iter().map(move |_| group)))
-        {
+        let of = groups.iter().flat_map(|group| parts.iter().map(move |_| group));
+        for (found, group) in found.into_iter().zip(of) {
             merged[group.clone()].iter_mut().zip(found).for_each(|(merged, found)| merged.push(found));
         }
-        let best = queries.iter().zip(merged).collect::<Vec<_>>().into_par_iter();
-        Ok(best.map(|(&query, found)| self.merge(query, found)).collect())
+        Ok(self.merge_all(queries.iter().copied().zip(merged)))
+    }
+
+    /// The best of each query, of what was found in all parts.
+    fn merge_all<T: IntoIterator<Item = (f32, Found)> + Send>(
+        &self,
+        found: impl Iterator<Item = (usize, T)>,
+    ) -> Vec<Vec<Key>> {
+        let merge = |(query, found): (usize, T)| self.merge(query, found);
+        match self.segments[0].adjust.measure() {
+            // It takes time to measure.
+            Some(_) => found.collect::<Vec<_>>().into_par_iter().map(merge).collect(),
+            None => found.map(merge).collect(),
+        }
     }
 
     /// A score that the k best most likely reach: the floor to start with.
@@ -240,14 +255,15 @@ impl<'a> Plan<'a> {
     }
 
     /// The best of a query over all parts, sorted; `found` says of each part the guess and what was found.
-    fn merge(&self, query: usize, found: Vec<(f32, Found)>) -> Vec<Key> {
+    fn merge(&self, query: usize, found: impl IntoIterator<Item = (f32, Found)>) -> Vec<Key> {
         let k = self.k(query);
-        let guess = found.iter().map(|(guess, _)| *guess).fold(f32::NEG_INFINITY, f32::max);
-        let (mut best, mut brackets) = (TopK::new(k), Brackets::new(k));
-        let is_one = found.len() == 1;
-        for (_, found) in found {
-            match found {
-                Found::Known(keys) if is_one => return keys,
+        let mut found = found.into_iter().peekable();
+        let (mut best, mut brackets, mut guess) = (TopK::new(k), Brackets::new(k), f32::NEG_INFINITY);
+        while let Some((part_guess, part)) = found.next() {
+            guess = guess.max(part_guess);
+            match part {
+                // The only one.
+                Found::Known(keys) if best.is_empty() && found.peek().is_none() => return keys,
                 Found::Known(keys) => keys.into_iter().for_each(|key| best.push(key)),
                 Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
             }

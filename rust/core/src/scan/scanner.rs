@@ -158,50 +158,56 @@ impl<'a> Scanner<'a> {
         self.score_all(blocks, lines);
     }
 
-    /// Scores the vectors in `hits`, a word a block; few. The bits of `marked` say which words are not 0.
+    /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
-        let m = self.segments[self.at].codes.n_columns();
+        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
             for lane in bits(hits[at] & self.present(block)) {
-                self.push(block, lines, lane, self.scorer.lane(block, lines, lane));
+                let score = self.scorer.lane(block, lines, lane);
+                if let Best::Known(found) = &mut self.best {
+                    found.push(Key::new(score, first + (block * BLOCK + lane) as u64));
+                } else {
+                    self.bracket(block, lines, lane, score);
+                }
             }
         }
     }
 
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
-        for (block, lines) in blocks.zip(lines.chunks_exact(self.segments[self.at].codes.n_columns())) {
+        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        for (block, lines) in blocks.zip(lines.chunks_exact(m)) {
             let scores = self.scorer.block(block, lines);
-            for lane in bits(self.present(block)) {
-                self.push(block, lines, lane, scores[lane]);
+            let present = bits(self.present(block));
+            if let Best::Known(found) = &mut self.best {
+                present.for_each(|lane| {
+                    found.push(Key::new(scores[lane], first + (block * BLOCK + lane) as u64));
+                });
+            } else {
+                present.for_each(|lane| self.bracket(block, lines, lane, scores[lane]));
             }
         }
     }
 
-    /// Offers vector `lane` of a block, whose table sum, scaled and with its bias, is `score`.
-    #[inline]
-    fn push(&mut self, block: usize, lines: &[Line], lane: usize, score: f32) {
+    /// Bounds the score of vector `lane` of a block, whose table sum is `sum`, and offers it.
+    fn bracket(&mut self, block: usize, lines: &[Line], lane: usize, sum: f32) {
+        let Best::Bracketed(brackets, measure) = &mut self.best else { return };
         let at = block * BLOCK + lane;
-        match &mut self.best {
-            Best::Known(found) => found.push(Key::new(score, self.segments[self.at].first + at as u64)),
-            Best::Bracketed(brackets, measure) => {
-                // Without bounds nothing is known of the rounding either.
-                let (low, high) = match self.bounds.as_ref().and_then(Bounds::error) {
-                    Some(error) => {
-                        let sum = f64::from(score);
-                        let byte = lines.last().expect("a column at least")[lane];
-                        let within = self.scorer.adjust.within(byte, at);
-                        measure.bracket(self.query, (sum - error, sum + error), within)
-                    }
-                    None => (f64::NEG_INFINITY, f64::INFINITY),
-                };
-                // A bound that is NaN bounds nothing.
-                let low = if low.is_nan() { f32::NEG_INFINITY } else { (low as f32).next_down() };
-                let high = if high.is_nan() { f32::INFINITY } else { (high as f32).next_up() };
-                brackets.push(Candidate { low, high, segment: self.at, at });
+        // Without bounds nothing is known of the rounding either.
+        let (low, high) = match self.bounds.as_ref().and_then(Bounds::error) {
+            Some(error) => {
+                let sum = f64::from(sum);
+                let byte = lines.last().expect("a column at least")[lane];
+                let within = self.scorer.adjust.within(byte, at);
+                measure.bracket(self.query, (sum - error, sum + error), within)
             }
-        }
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        // A bound that is NaN bounds nothing.
+        let low = if low.is_nan() { f32::NEG_INFINITY } else { (low as f32).next_down() };
+        let high = if high.is_nan() { f32::INFINITY } else { (high as f32).next_up() };
+        brackets.push(Candidate { low, high, segment: self.at, at });
     }
 
     /// Which lanes of a block hold vectors that are allowed.

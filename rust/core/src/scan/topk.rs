@@ -50,6 +50,11 @@ impl TopK {
         Self { k, keys: Vec::new(), floor: None }
     }
 
+    /// Whether nothing was kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Offers a candidate.
     #[inline]
     pub(crate) fn push(&mut self, key: Key) {
