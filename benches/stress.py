@@ -42,7 +42,8 @@ def squared_norms(Q):
 
 def in_lanes(terms):
     """Sums over the last axis in float64: in eight lanes in turn, which are added in pairs."""
-    terms = np.pad(terms, [(0, 0), (0, -terms.shape[1] % 8)]).reshape(len(terms), -1, 8)
+    terms = np.pad(terms, [(0, 0), (0, -terms.shape[1] % 8)])
+    terms = terms.reshape(len(terms), terms.shape[1] // 8, 8)
     a, b, c, d, e, f, g, h = np.cumsum(terms, axis=1)[:, -1].T
     return ((a + e) + (c + g)) + ((b + f) + (d + h))
 
