@@ -147,19 +147,18 @@ impl Index {
                 Some(Column::Runs(vec![Run::stored(0, former::above(&levels))]))
             }
             (Side::InverseNorm | Side::SquaredNorm { .. } | Side::ResidualNorm, None) if !runs.is_empty() => {
-                let is_sound = runs[0].0 == 0
-                    && runs.is_sorted_by(|a, b| a.0 < b.0)
-                    && runs
-                        .iter()
-                        .all(|(first, edges)| first % BLOCK == 0 && *first < n && edges.is_sorted());
-                if !is_sound {
-                    return Err(invalid!("the intervals of norms do not fit the codes"));
-                }
                 let runs = runs.into_iter().map(|(first, edges)| Run::stored(first, edges));
                 Some(Column::Runs(runs.collect()))
             }
             _ => return Err(invalid!("levels or norms do not fit the settings")),
         };
+        let runs = column.as_ref().map_or(&[][..], Column::as_runs);
+        if runs.first().is_some_and(|run| run.first != 0)
+            || !runs.is_sorted_by(|a, b| a.first < b.first)
+            || !runs.iter().all(|run| run.first % BLOCK == 0 && run.first < n && run.edges.is_sorted())
+        {
+            return Err(invalid!("the intervals of norms do not fit the codes"));
+        }
         if numbers.len() != if index.side.keeps_numbers() { n } else { 0 } {
             return Err(invalid!("levels or norms do not fit the settings"));
         }
