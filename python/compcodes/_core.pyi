@@ -11,6 +11,7 @@ __all__ = [
     "Index",
     "SubspaceEncoder",
     "__version__",
+    "check_codebooks",
     "decode",
     "descend",
     "error_bounds",
