@@ -13,10 +13,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -42,44 +40,36 @@ def squared_norms(Q):
     return np.cumsum(Q.astype(np.float64) ** 2, axis=1)[:, -1]
 
 
-def kept(index):
-    """Scale and bias of each vector, as the index keeps them in its file."""
-    with tempfile.TemporaryDirectory() as folder:
-        index.save(f"{folder}/index")
-        content = Path(f"{folder}/index").read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-
-    def tensor(name, dtype):
-        first, last = header[name]["data_offsets"]
-        return np.frombuffer(content[start + first : start + last], dtype).reshape(header[name]["shape"])
-
-    if "biases" in header:
-        return 1, tensor("biases", np.float32)
-    if "levels" in header:
-        lines = tensor("codes", np.uint8)[:, -1].reshape(-1)[: len(index)]
-        return tensor("levels", np.float32)[lines], 0
-    return 1, 0
+def in_lanes(terms):
+    """Sums over the last axis in float64: in eight lanes in turn, which are added in pairs."""
+    terms = np.pad(terms, [(0, 0), (0, -terms.shape[1] % 8)])
+    terms = terms.reshape(len(terms), terms.shape[1] // 8, 8)
+    a, b, c, d, e, f, g, h = np.cumsum(terms, axis=1)[:, -1].T
+    return ((a + e) + (c + g)) + ((b + f) + (d + h))
 
 
 def full_sort(index, Q, codes, ids, mask, k):
-    """What a search must return: scores added in float32 in the order m = 0 … M−1, and all of them sorted."""
-    scale, bias = kept(index) if index.metric != "ip" else (1, 0)
-    if index.metric == "cosine":
-        norms = np.sqrt(squared_norms(Q))[:, None]
-        Q = np.where(norms > 0, Q / np.where(norms > 0, norms, 1), Q).astype(np.float32)
-    entries = tables(Q, index.quantizer.codebooks_)
-    scores = np.zeros((len(Q), len(codes)), np.float32)
-    for m in range(codes.shape[1]):
-        scores += entries[:, m, codes[:, m]]
-    scores = scores * np.float32(scale) + np.float32(bias)
+    """What a search must return, all scores sorted: inner products are added in float32 in the order m = 0 … M−1,
+    distances and cosines are those of the decoded vectors in float64, rounded to float32."""
+    if index.metric == "ip":
+        entries = tables(Q, index.quantizer.codebooks_)
+        scores = np.zeros((len(Q), len(codes)), np.float32)
+        for m in range(codes.shape[1]):
+            scores += entries[:, m, codes[:, m]]
+    else:
+        X, wide = index.quantizer.decode(codes).astype(np.float64), Q.astype(np.float64)
+        if index.metric == "l2":
+            scores = [-in_lanes((q - X) ** 2) for q in wide]
+        else:
+            squares = squared_norms(Q)[:, None] * in_lanes(X * X)
+            products = np.array([in_lanes(q * X) for q in wide]).reshape(squares.shape)
+            scores = np.divide(products, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0).clip(-1, 1)
+        scores = np.array(scores).reshape(len(Q), len(codes)).astype(np.float32)
     best = np.full((len(Q), k), -np.inf, np.float32), np.full((len(Q), k), -1, np.int64)
     at = np.flatnonzero(mask)
     for query, row in enumerate(scores[:, at]):
         order = np.argsort(-row, kind="stable")[:k]
         best[0][query, : len(order)], best[1][query, : len(order)] = row[order], ids[at[order]]
-    if index.metric == "l2":
-        best[0][:] = (2 * best[0].astype(np.float64) - squared_norms(Q)[:, None]).astype(np.float32)
     return best
 
 

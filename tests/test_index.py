@@ -171,12 +171,12 @@ def true_scores(metric, X, Q):
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_decoded_vectors(quantizer, X, Q, metric):
     index = cc.Index(quantizer, metric)
-    for part in np.array_split(X[np.argsort((X**2).sum(axis=1))], 4):  # norms grow: levels are laid anew
+    for part in np.array_split(X[np.argsort((X**2).sum(axis=1))], 4):  # norms grow
         index.add(part)
     scores, ids = index.search(Q, k=len(X))
     want = true_scores(metric, quantizer.decode(index.codes), Q)
     np.testing.assert_array_equal(np.sort(ids), np.arange(len(X))[None].repeat(len(Q), axis=0))
-    tolerance = {"ip": 1e-4, "cosine": 0.012, "l2": 1e-4}[metric]
+    tolerance = {"ip": 1e-4, "cosine": 1e-6, "l2": 1e-6}[metric]
     np.testing.assert_allclose(
         scores, np.take_along_axis(want, ids, 1), rtol=tolerance, atol=tolerance * abs(want).max()
     )
@@ -195,10 +195,11 @@ def test_ground_truth_and_rerank_are_the_metrics(quantizer, X, Q, metric):
     assert (reranked[1] == ids).mean() > 0.99
 
 
-def test_norms_in_one_byte_cost_little(quantizer, X, Q):
+def test_norms_in_one_byte_find_the_same(quantizer, X, Q):
     exact, byte = (cc.Index(quantizer, "l2", exact_norms=e).add(X) for e in (True, False))
     assert (exact.bytes_per_vector, byte.bytes_per_vector) == (9, 5)
-    assert cc.evaluate.recall(byte.search(Q, 10)[1], exact.search(Q, 10)[1], 10, 10) > 0.9
+    for a, b in zip(byte.search(Q, 10), exact.search(Q, 10), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_scale_makes_a_vector_score_itself_right(quantizer, X):
@@ -220,10 +221,7 @@ def test_removed_vectors_are_not_found_and_others_are(quantizer, X, Q, metric):
     np.testing.assert_array_equal(index.ids, kept)
     plain = cc.Index(quantizer, metric).add(X[kept], ids=kept)
     found, want = index.search(Q, 30)[1], plain.search(Q, 30)[1]
-    if metric == "cosine":  # the levels of its norms depend on all that ever was added
-        assert cc.evaluate.recall(found, want, 30, 30) > 0.95
-    else:
-        np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(found, want)
     assert not np.isin(found, gone).any()
     everything = {"rerank": X[kept], "n_candidates": 1000}
     np.testing.assert_array_equal(index.search(Q, 5, **everything)[1], plain.search(Q, 5, **everything)[1])

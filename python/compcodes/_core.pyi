@@ -13,6 +13,7 @@ __all__ = [
     "SubspaceEncoder",
     "__version__",
     "apply_along",
+    "check_codebooks",
     "decode",
     "error_bounds",
     "errors",
@@ -153,6 +154,7 @@ def apply_along(
     progress: _Progress = None,
     directions: _F32 | None = None,
 ) -> _F64: ...
+def check_codebooks(codebooks: _F32, selection: str) -> None: ...
 def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
 def error_bounds(codebooks: _F32, x: NDArray[Any], codes: _U8, n_jobs: int | None = None) -> _F64: ...
 def errors(

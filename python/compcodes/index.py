@@ -25,24 +25,27 @@ __all__ = ["Index"]
 class Index:
     """A database of codes that is searched for the vectors that answer a query best.
 
-    Searching compares each query with the *approximation* x̄ of every vector: M table look-ups and additions each. The
-    result is exactly the k best of these scores. Many threads may search at once, also while one adds or removes: a
-    search sees all of a change or nothing of it.
+    Searching compares each query with the *approximation* x̄ of every vector, which is what `reconstruct` returns: M
+    table look-ups and additions each. The result is exactly the k best of these scores. Many threads may search at
+    once, also while one adds or removes: a search sees all of a change or nothing of it.
 
     Parameters
     ----------
     quantizer : CompositionalCodes or another Quantizer
         A fitted model. The index keeps a copy.
     metric : {"ip", "cosine", "l2"}, default "ip"
-        Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector, and is right to 1 % of
-        itself; or minus the squared Euclidean distance −‖q − x̄‖², which takes five bytes more. Higher is better.
+        Inner product ⟨q, x̄⟩, a sum of M numbers in float32; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), 0 where q or x̄ is 0, for one
+        more byte per vector; or minus the squared Euclidean distance −‖q − x̄‖², for five more. Higher is better.
+        Cosines and distances are computed in float64 and rounded to float32: for any offset and any lengths they are
+        right to the last bit, and so is their order.
     n_jobs : int, optional
         Threads; all cores by default.
     scale : bool, default False
         Multiply each inner product by ‖x‖² / ⟨x, x̄⟩, kept in one byte more a vector: the approximation then has the
         length along x that x has. It pays for codes of a plain reconstruction loss, as other libraries make them.
     exact_norms : bool, default True
-        With "l2": False keeps ‖x̄‖² in one byte instead of five; distances are then off by up to 1/200 of its range.
+        With "l2": False takes one more byte per vector instead of five. The results are the same, and take longer to
+        find.
     residuals : bool, default False
         With "ip" and without a scale: keep ‖x − x̄‖ in five bytes more a vector, so that ``search(..., certify=True)``
         can prove its results.
@@ -103,7 +106,8 @@ class Index:
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `X` (with the row), or ids that cannot be used.
+            Shapes that do not fit, NaN or infinity in `X` (with the row), ids that cannot be used, or, for "l2" and
+            "cosine", an approximation that float32 cannot hold or, for "l2", whose square it cannot (with the row).
         """
         X = as_vectors(X, "X", self._shape[2])
         ids = None if ids is None else as_ids(ids, len(X))
@@ -229,7 +233,8 @@ class Index:
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `Q`, or k below 1; `certify` without `rerank`, or for an index
+            Shapes that do not fit, NaN or infinity in `Q`, a query whose squared distances are beyond float32, or k
+            below 1; `certify` without `rerank`, or for an index
             without residuals.
         """
         queries = as_queries(Q, self._shape[2])

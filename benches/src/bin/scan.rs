@@ -5,12 +5,12 @@
 //! Data is seeded and random, or read from raw files of a directory `data=DIR` (for real codes, and to compare with
 //! other libraries on the same ones): `codebooksM.f32` (M, 256, 128), `codesM.u8` (rows, M), `queries.f32` (rows, 128),
 //! M standing for the number; codes are repeated until there are n. Further keys: `isa=`, `nq=`, `k=`, `threads=` run
-//! one case instead of all. `allowed=0.5` filters at random, so that this share of the vectors passes; `scale=1` and
-//! `bias=1` add a column each.
+//! one case instead of all. `allowed=0.5` filters at random, so that this share of the vectors passes; `scale=1` adds a
+//! column of levels; `segments=` cuts the codes into as many.
 
 use compcodes::codes::packed::{PackedCodes, PackedView, packed_bytes};
 use compcodes::scan::tables::TableBuilder;
-use compcodes::scan::{Adjust, Levels, Options, search};
+use compcodes::scan::{Adjust, Levels, Probes, Segment, search};
 use compcodes::{Codebooks, isa::Isa};
 use ndarray::{Array2, Array3, Axis, concatenate, s};
 use std::time::{Duration, Instant};
@@ -31,9 +31,9 @@ fn main() {
     };
     let mut next = generator();
     let mut levels = || -> Levels { std::array::from_fn(|_| (0.2 * next()).exp2()) };
-    let (scale, bias) =
-        (key("scale").map(|_| levels()), key("bias").map(|_| levels().map(|level| level * level)));
-    let adjust = Adjust { scale: scale.as_ref(), bias: bias.as_ref(), exact_bias: None };
+    let scale = key("scale").map(|_| levels());
+    let adjust = scale.as_ref().map_or(Adjust::None, Adjust::Scale);
+    let n_segments = number("segments").unwrap_or(1);
     let mut packed = PackedCodes::new(m + adjust.n_columns()).unwrap();
     let levels =
         Array2::from_shape_simple_fn((codes.nrows(), adjust.n_columns()), || (256.0 * (next() + 0.5)) as u8);
@@ -71,14 +71,22 @@ fn main() {
             let (n, columns) = (n.min(view.len()), view.n_columns());
             let view = PackedView::new(&view.as_bytes()[..packed_bytes(n, columns)], n, columns).unwrap();
             let allowed = allowed.as_ref().map(|words| &words[..view.n_blocks()]);
-            let options = Options { allowed, adjust };
+            let n_blocks = view.n_blocks();
+            let cut = |i: usize| n_blocks * i / n_segments;
+            let segments = (0..n_segments).map(|i| Segment {
+                codes: view.slice(cut(i)..cut(i + 1)),
+                adjust,
+                allowed: allowed.map(|words| &words[cut(i)..cut(i + 1)]),
+                first: cut(i) as u64 * 64,
+            });
+            let segments: Vec<_> = segments.collect();
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut batches = (0..queries.nrows() / nq).cycle();
             let (least, median) = pool.install(|| {
                 time(|| {
                     let first = batches.next().expect("at least nq queries") * nq;
                     let tables = builder.tables(queries.slice(s![first..first + nq, ..]), isa).unwrap();
-                    search(view, &tables, k, options, isa, &()).unwrap()
+                    search(&segments, Probes::All, &tables, k, isa, &()).unwrap()
                 })
             });
             let rate = (n * nq) as f64 / median.as_secs_f64() / 1e9;

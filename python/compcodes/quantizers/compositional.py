@@ -357,7 +357,7 @@ class CompositionalCodes(Quantizer):
         codebooks = np.array(codebooks, dtype=np.float32, order="C")
         if codebooks.ndim != 3:
             raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
-        _core.Encoder(codebooks, selection, 1)
+        _core.check_codebooks(codebooks, selection)
         return cls._restored(codebooks, selection, {})
 
     @classmethod

@@ -1,12 +1,13 @@
 //! The scan equals a full sort of the scores as they are defined, to the bit: on every instruction set that this
-//! machine has, over shapes chosen for their tails, tables made to break bounds, filters, scales, biases, and threads.
+//! machine has, over shapes chosen for their tails, tables made to break bounds, filters, scales, biases, measures,
+//! segments, bases, and threads.
 //!
 //! Worth running again with `COMPCODES_CHUNK=7`: every boundary between chunks is met then.
 
 use compcodes::codes::packed::PackedCodes;
 use compcodes::isa::Isa;
 use compcodes::scan::tables::Tables;
-use compcodes::scan::{Adjust, Hits, Levels, Options, levels_above, search};
+use compcodes::scan::{Adjust, Edges, Hits, Levels, Measure, Probe, Probes, Segment, search};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate};
 use std::cmp::Ordering;
 
@@ -58,32 +59,58 @@ const KINDS: [Kind; 16] = [
 const CODES: [fn(&mut Random) -> usize; 4] =
     [|r| r.below(256), |_| 3, |r| r.below(2) * 255, |r| r.below(16) * r.below(16)];
 
-/// Scores as they are defined: table entries added in order, from 0; times the scale, plus the bias.
+/// A number that follows from a code.
+fn number(code: &[u8], size: f32) -> f32 {
+    code.iter().fold(7u32, |hash, &code| hash.wrapping_mul(31) + u32::from(code)) as f32 % 97.0 / 97.0 * size
+}
+
+/// Scores in f64: the sum of the table entries and the code's number.
+struct Sums<'a> {
+    tables: &'a Tables,
+    size: f32,
+}
+
+impl Measure for Sums<'_> {
+    fn need(&self, _: usize, floor: f64, (_, most): (f64, f64)) -> f64 {
+        floor - floor.abs() * 1e-6 - 1e-40 - most
+    }
+
+    fn bracket(&self, _: usize, (low, high): (f64, f64), (least, most): (f64, f64)) -> (f64, f64) {
+        (low + least, high + most)
+    }
+
+    fn score(&self, query: usize, code: &[u8]) -> f32 {
+        let tables = self.tables.query(query).iter().zip(code);
+        let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
+        (sum + f64::from(number(code, self.size))) as f32
+    }
+}
+
+/// Table entries added in order, from a base; times the scale, or plus the bias.
 fn define(
     codes: ArrayView2<'_, u8>,
     tables: &Tables,
     query: usize,
-    scale: Option<&[f32]>,
-    bias: Option<&[f32]>,
+    base: impl Fn(usize) -> f32,
+    adjust: impl Fn(f32, usize) -> f32,
 ) -> Vec<f32> {
     let scores = codes.rows().into_iter().enumerate().map(|(n, row)| {
-        let mut score = 0.0;
+        let mut score = base(n);
         for (m, &code) in row.iter().enumerate() {
             score += tables.query(query)[m][usize::from(code)];
         }
-        score *= scale.map_or(1.0, |scale| scale[n]);
-        score += bias.map_or(0.0, |bias| bias[n]);
+        let score = adjust(score, n);
         if score.is_nan() { f32::NEG_INFINITY } else { score }
     });
     scores.collect()
 }
 
-fn full_sort(scores: &[Vec<f32>], allowed: impl Fn(usize) -> bool, k: usize) -> Hits {
+fn full_sort(scores: &[Vec<f32>], allowed: impl Fn(usize, usize) -> bool, k: usize) -> Hits {
     let shape = (scores.len(), k);
     let mut hits =
         Hits { scores: Array2::from_elem(shape, f32::NEG_INFINITY), positions: Array2::from_elem(shape, -1) };
     for (query, scores) in scores.iter().enumerate() {
-        let mut order: Vec<usize> = (0..scores.len()).filter(|&n| allowed(n)).collect();
+        let mut order: Vec<usize> = (0..scores.len()).filter(|&n| allowed(query, n)).collect();
         order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b)));
         for (rank, &n) in order.iter().take(k).enumerate() {
             hits.scores[[query, rank]] = scores[n];
@@ -98,6 +125,17 @@ fn assert_equal(got: &Hits, want: &Hits, what: &str) {
     assert!(got.positions == want.positions && bits(got) == bits(want), "{what}:\n{got:?}\nwant\n{want:?}");
 }
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    Nothing,
+    Scale,
+    Bias,
+    /// A measure, with or without its numbers.
+    Exact(bool),
+}
+
+const KEPT: [Kept; 5] = [Kept::Nothing, Kept::Scale, Kept::Bias, Kept::Exact(true), Kept::Exact(false)];
+
 #[derive(Debug)]
 struct Case {
     n: usize,
@@ -105,57 +143,122 @@ struct Case {
     n_codewords: usize,
     nq: usize,
     k: usize,
-    /// Bits: scale, bias, exact bias.
-    adjust: usize,
+    kept: Kept,
     /// Every how manieth vector is allowed.
     filter: Option<usize>,
+    /// Into how many segments the codes are cut; if not one, queries probe some of them, from bases.
+    n_segments: usize,
 }
 
 /// One case on every instruction set and on several numbers of threads.
 fn run(case: &Case, (kind, entry): Kind, seed: u64) {
-    let &Case { n, m, n_codewords, nq, k, adjust, filter } = case;
+    let &Case { n, m, n_codewords, nq, k, kept, filter, n_segments } = case;
     let r = &mut Random(seed);
     let code = r.of(&CODES);
     let codes = Array2::from_shape_simple_fn((n, m), || (code(r) % n_codewords) as u8);
     let tables = Array3::from_shape_fn((nq, m, n_codewords), |(_, m, _)| entry(r, m));
     let tables = Tables::from_array(tables.view()).unwrap();
 
-    // What goes into the columns after the codes.
+    // What goes into the column after the codes.
     let spread = r.of(&[0.1, 3.0, 40.0]);
-    let scale_levels: Levels = std::array::from_fn(|_| (r.unit() * spread).exp2());
-    let scale_bytes: Vec<u8> = (0..n).map(|_| r.next() as u8).collect();
-    let scales: Vec<f32> = scale_bytes.iter().map(|&byte| scale_levels[usize::from(byte)]).collect();
+    let levels: Levels = std::array::from_fn(|_| (r.unit() * spread).exp2());
     let size = r.of(&[1e-3, 1.0, 1e3]) * entry(r, 0).abs().clamp(1e-3, 1e30);
-    let exact: Vec<f32> = (0..n).map(|_| r.unit() * size).collect();
-    let (bias_levels, bias_bytes) = levels_above(&exact);
-    let rounded: Vec<f32> = bias_bytes.iter().map(|&byte| bias_levels[usize::from(byte)]).collect();
-    let [has_scale, has_bias, is_exact] = [1, 2, 4].map(|bit| adjust & bit > 0);
-
+    let numbers: Vec<f32> = match kept {
+        Kept::Exact(_) => codes.rows().into_iter().map(|code| number(&code.to_vec(), size)).collect(),
+        _ => (0..n).map(|_| r.unit() * size).collect(),
+    };
+    let mut edges: Edges = std::array::from_fn(|_| r.unit() * size);
+    (edges[0], edges[256]) = (-size, size);
+    edges.sort_by(f32::total_cmp);
+    let byte = |r: &mut Random, number| match kept {
+        Kept::Scale => r.next() as u8,
+        _ => edges[1..256].partition_point(|&edge| edge < number) as u8,
+    };
+    let bytes: Vec<u8> = numbers.iter().map(|&number| byte(r, number)).collect();
     let mut columns = codes.clone();
-    for bytes in [has_scale.then_some(scale_bytes), has_bias.then_some(bias_bytes)].into_iter().flatten() {
-        let column = Array2::from_shape_vec((n, 1), bytes).unwrap();
+    if kept != Kept::Nothing {
+        let column = Array2::from_shape_vec((n, 1), bytes.clone()).unwrap();
         columns = concatenate(Axis(1), &[columns.view(), column.view()]).unwrap();
     }
     let packed = PackedCodes::pack(columns.view()).unwrap();
     let mut allowed = vec![0; n.div_ceil(64)];
     (0..n).filter(|_| r.below(filter.unwrap_or(1)) == 0).for_each(|n| allowed[n / 64] |= 1u64 << (n % 64));
-    let options = Options {
-        allowed: filter.is_some().then_some(&allowed[..]),
-        adjust: Adjust {
-            scale: has_scale.then_some(&scale_levels),
-            bias: has_bias.then_some(&bias_levels),
-            exact_bias: is_exact.then_some(&exact[..]),
-        },
+
+    // The segments, the later ones beyond 32 bits.
+    let n_blocks = n.div_ceil(64);
+    let mut cuts: Vec<usize> = (1..n_segments).map(|_| r.below(n_blocks + 1)).collect();
+    cuts.extend([0, n_blocks]);
+    cuts.sort_unstable();
+    let measure = Sums { tables: &tables, size };
+    let position = |n: usize| if n_segments > 1 && n >= 64 { n as u64 + (1 << 40) } else { n as u64 };
+    let segments = cuts.windows(2).map(|cut| {
+        let rows = (cut[0] * 64).min(n)..(cut[1] * 64).min(n);
+        let exact = &numbers[rows.clone()];
+        Segment {
+            codes: packed.view().slice(cut[0]..cut[1]),
+            allowed: filter.is_some().then_some(&allowed[cut[0]..cut[1]]),
+            adjust: match kept {
+                Kept::Nothing => Adjust::None,
+                Kept::Scale => Adjust::Scale(&levels),
+                Kept::Bias => Adjust::Bias { edges: &edges, exact },
+                Kept::Exact(keeps) => {
+                    Adjust::Exact { edges: &edges, exact: keeps.then_some(exact), measure: &measure }
+                }
+            },
+            first: position(rows.start),
+        }
+    });
+    let segments: Vec<_> = segments.collect();
+    let segment_of = |n: usize| cuts.partition_point(|&cut| cut <= n / 64) - 1;
+    let bases = if matches!(kept, Kept::Exact(_)) { 0.0 } else { r.of(&[0.0, 1.0, 1e6]) * size };
+    let probes: Vec<Vec<Probe>> = (0..nq)
+        .map(|_| {
+            let probes = (0..segments.len())
+                .map(|segment| Probe { segment, base: (bases * r.unit()).clamp(-1e30, 1e30) });
+            let probes = probes.collect::<Vec<_>>();
+            probes.into_iter().filter(|_| r.below(3) > 0).collect()
+        })
+        .collect();
+    let probes_all = n_segments == 1;
+    let base = |query: usize, n: usize| {
+        let at = segment_of(n);
+        if probes_all {
+            Some(0.0)
+        } else {
+            probes[query].iter().find(|probe| probe.segment == at).map(|probe| probe.base)
+        }
     };
 
-    let bias = if is_exact { &exact } else { &rounded };
-    let (scale, bias) = (has_scale.then_some(&scales[..]), has_bias.then_some(&bias[..]));
-    let scores: Vec<_> = (0..nq).map(|query| define(codes.view(), &tables, query, scale, bias)).collect();
-    let want = full_sort(&scores, |n| allowed[n / 64] >> (n % 64) & 1 > 0, k);
+    let adjusted = |score: f32, n: usize| match kept {
+        Kept::Nothing => score,
+        Kept::Scale => score * levels[usize::from(bytes[n])],
+        _ => score + numbers[n],
+    };
+    let scores = (0..nq).map(|query| match kept {
+        Kept::Exact(_) => codes
+            .rows()
+            .into_iter()
+            .map(|code| {
+                let score = measure.score(query, &code.to_vec());
+                if score.is_nan() { f32::NEG_INFINITY } else { score }
+            })
+            .collect(),
+        _ => define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted),
+    });
+    let is_allowed = |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some();
+    let mut want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, k);
+    want.positions.mapv_inplace(|n| {
+        if n < 0 {
+            n
+        } else {
+            segments[segment_of(n as usize)].first as i64 + n - (cuts[segment_of(n as usize)] * 64) as i64
+        }
+    });
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let got = pool.install(|| search(packed.view(), &tables, k, options, isa, &())).unwrap();
+            let probes = if probes_all { Probes::All } else { Probes::Each(&probes) };
+            let got = pool.install(|| search(&segments, probes, &tables, k, isa, &())).unwrap();
             assert_equal(&got, &want, &format!("{kind}, {case:?}, {threads} threads, {}", isa.name()));
         }
     }
@@ -172,7 +275,10 @@ fn every_kind_and_tail() {
                 seed += 1;
                 let r = &mut Random(seed);
                 let (k, n_codewords) = (r.of(&[1, 2, 10, 64, 100, 1000]), r.of(&[256, 256, 256, 255, 16, 1]));
-                run(&Case { n, m, n_codewords, nq: r.below(4), k, adjust: 0, filter: None }, kind, seed);
+                let nq = r.below(4);
+                let case =
+                    Case { n, m, n_codewords, nq, k, kept: Kept::Nothing, filter: None, n_segments: 1 };
+                run(&case, kind, seed);
             }
         }
     }
@@ -182,12 +288,13 @@ fn every_kind_and_tail() {
 fn every_adjustment_and_filter() {
     let mut seed = 1000;
     for kind in KINDS {
-        for adjust in [1, 2, 3, 6, 7] {
+        for kept in KEPT {
             for filter in [None, Some(2), Some(50), Some(3000), Some(usize::MAX)] {
                 seed += 1;
                 let r = &mut Random(seed);
                 let (n, m, k) = (r.of(&[1, 64, 700, 3001]), r.of(&[1, 3, 8, 16, 64]), r.of(&[1, 10, 200]));
-                run(&Case { n, m, n_codewords: 256, nq: 2, k, adjust, filter }, kind, seed);
+                let n_segments = r.of(&[1, 1, 2, 7, 20]);
+                run(&Case { n, m, n_codewords: 256, nq: 2, k, kept, filter, n_segments }, kind, seed);
             }
         }
     }
@@ -199,9 +306,18 @@ fn long_ones() {
     let mut seed = 2000;
     for kind in [0, 1, 2, 3, 5, 6, 8].map(|i| KINDS[i]) {
         for (n, nq, k) in [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1), (3000, 150, 20)] {
-            for (adjust, filter) in [(0, None), (1, Some(1)), (2, Some(2)), (7, Some(50)), (0, Some(3000))] {
+            let of = |i: usize| KEPT[i];
+            for (kept, filter, n_segments) in [
+                (of(0), None, 1),
+                (of(1), Some(1), 1),
+                (of(2), Some(2), 5),
+                (of(3), Some(50), 3),
+                (of(4), None, 1),
+                (of(0), Some(3000), 1),
+                (of(0), None, 90),
+            ] {
                 seed += 1;
-                run(&Case { n, m: 4, n_codewords: 256, nq, k, adjust, filter }, kind, seed);
+                run(&Case { n, m: 4, n_codewords: 256, nq, k, kept, filter, n_segments }, kind, seed);
             }
         }
     }
@@ -221,9 +337,11 @@ fn a_guess_that_is_too_high() {
         let tables = Array3::from_shape_fn((1, m, 256), |(_, _, k)| k as f32 + 0.1 * r.unit());
         let tables = Tables::from_array(tables.view()).unwrap();
         let packed = PackedCodes::pack(codes.view()).unwrap();
-        let want = full_sort(&[define(codes.view(), &tables, 0, None, None)], |_| true, k);
+        let scores = define(codes.view(), &tables, 0, |_| 0.0, |score, _| score);
+        let want = full_sort(&[scores], |_, _| true, k);
+        let segments = [Segment::new(packed.view())];
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-            let got = search(packed.view(), &tables, k, Options::default(), isa, &()).unwrap();
+            let got = search(&segments, Probes::All, &tables, k, isa, &()).unwrap();
             assert_equal(&got, &want, isa.name());
         }
     }
@@ -239,37 +357,59 @@ fn a_monitor_hears_of_every_vector_and_can_stop() {
         *last = (last.0.max(done), total);
         true
     };
-    search(packed.view(), &tables, 1, Options::default(), Isa::Scalar, &monitor).unwrap();
+    let segments = [Segment::new(packed.view())];
+    search(&segments, Probes::All, &tables, 1, Isa::Scalar, &monitor).unwrap();
     assert_eq!(*last.lock().unwrap(), (300_000, 300_000));
     let stop = |_: u64, _: u64| false;
-    let stopped = search(packed.view(), &tables, 1, Options::default(), Isa::Scalar, &stop);
+    let stopped = search(&segments, Probes::All, &tables, 1, Isa::Scalar, &stop);
     assert!(matches!(stopped, Err(compcodes::Error::Cancelled)));
 }
 
 /// Whether a search with `m` tables over 100 vectors of 3 columns is refused.
-fn refused(m: usize, options: Options<'_>) -> bool {
+fn refused(m: usize, adjust: Adjust<'_>, allowed: Option<&[u64]>) -> bool {
     let packed = PackedCodes::pack(Array2::zeros((100, 3)).view()).unwrap();
     let tables = Tables::from_array(Array3::zeros((1, m, 256)).view()).unwrap();
-    search(packed.view(), &tables, 1, options, Isa::Scalar, &()).is_err()
+    let segment = Segment { adjust, allowed, ..Segment::new(packed.view()) };
+    search(&[segment], Probes::All, &tables, 1, Isa::Scalar, &()).is_err()
 }
 
 #[test]
 fn refuses_what_does_not_fit() {
-    fn adjust<'a>(
-        scale: Option<&'a Levels>,
-        bias: Option<&'a Levels>,
-        exact: Option<&'a [f32]>,
-    ) -> Options<'a> {
-        Options { adjust: Adjust { scale, bias, exact_bias: exact }, ..Options::default() }
-    }
-    let (levels, exact) = ([1.0; 256], [1.0; 100]);
-    assert!(!refused(3, Options::default()));
-    assert!(refused(2, Options::default()));
-    assert!(refused(3, Options { allowed: Some(&[1]), ..Options::default() }));
-    assert!(!refused(2, adjust(None, Some(&levels), Some(&exact))));
-    assert!(refused(2, adjust(None, Some(&levels), Some(&exact[1..]))));
-    assert!(refused(3, adjust(None, None, Some(&exact))));
+    let (edges, exact) = (std::array::from_fn(|i| i as f32), [0.5; 100]);
+    assert!(!refused(3, Adjust::None, None));
+    assert!(refused(2, Adjust::None, None));
+    assert!(refused(3, Adjust::None, Some(&[1])));
+    assert!(!refused(2, Adjust::Bias { edges: &edges, exact: &exact }, None));
+    assert!(refused(2, Adjust::Bias { edges: &edges, exact: &exact[1..] }, None));
+    let mut falling = edges;
+    falling[7] = 9.0;
+    assert!(refused(2, Adjust::Bias { edges: &falling, exact: &exact }, None));
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30] {
-        assert!(refused(2, adjust(Some(&[scale; 256]), None, None)));
+        assert!(refused(2, Adjust::Scale(&[scale; 256]), None));
     }
+}
+
+#[test]
+fn refuses_wrong_probes() {
+    let packed = PackedCodes::pack(Array2::zeros((100, 3)).view()).unwrap();
+    let tables = Tables::from_array(Array3::zeros((1, 3, 256)).view()).unwrap();
+    let segments = [Segment::new(packed.view()), Segment { first: 100, ..Segment::new(packed.view()) }];
+    let search = |probes: &[Vec<Probe>]| {
+        search(&segments, Probes::Each(probes), &tables, 150, Isa::Scalar, &()).map(|hits| hits.positions)
+    };
+    let probe = |segment, base| Probe { segment, base };
+    assert!(search(&[]).is_err());
+    assert!(search(&[vec![], vec![]]).is_err());
+    for wrong in [
+        vec![probe(2, 0.0)],
+        vec![probe(1, 0.0), probe(0, 0.0)],
+        vec![probe(0, 0.0); 2],
+        vec![probe(0, f32::NAN)],
+    ] {
+        assert!(search(&[wrong]).is_err());
+    }
+    assert!(search(&[vec![]]).unwrap().iter().all(|&position| position == -1));
+    // The second segment's base is higher: its vectors come first.
+    let found = search(&[vec![probe(0, 0.0), probe(1, 1.0)]]).unwrap();
+    assert!(found.iter().copied().eq((100..200).chain(0..50)));
 }

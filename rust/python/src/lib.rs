@@ -25,8 +25,8 @@ mod core {
     use super::index::{Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
-        PyMoments, apply_along, decode, error_bounds, errors, hamming_search, isa, isas, lloyd, multiply,
-        normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed, residual_kmeans,
-        sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
+        PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
+        lloyd, multiply, normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed,
+        residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
 }

@@ -36,6 +36,13 @@ pub(crate) fn isas() -> Vec<&'static str> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(Isa::name).collect()
 }
 
+/// Refuses codebooks that are none, or that a selection cannot choose from.
+#[pyfunction]
+pub(crate) fn check_codebooks(codebooks: Any<'_, '_>, selection: &str) -> PyResult<()> {
+    let selection = selection.parse().map_err(to_python)?;
+    self::codebooks(codebooks, "codebooks")?.check_selection(selection).map_err(to_python)
+}
+
 /// The sums of codewords, (n, d) f32.
 #[pyfunction]
 #[pyo3(signature = (codebooks, codes, n_jobs=None))]

@@ -126,22 +126,6 @@ impl Codebooks {
         Ok(())
     }
 
-    /// ‖x̄‖² of checked codes (n, M), in f64.
-    pub(crate) fn squared_norms(&self, codes: ArrayView2<'_, u8>) -> Vec<f64> {
-        use rayon::prelude::*;
-        let rows = (0..codes.nrows()).into_par_iter().map_init(
-            || vec![0.0f32; self.dim()],
-            |sum, n| {
-                sum.fill(0.0);
-                for (m, &code) in codes.row(n).iter().enumerate() {
-                    sum.iter_mut().zip(self.codeword(m, usize::from(code))).for_each(|(x, c)| *x += c);
-                }
-                crate::vectors::metric::squared_norm(sum)
-            },
-        );
-        rows.collect()
-    }
-
     /// The approximations that `codes` (n, M) stand for, (n, d): sums of codewords in the order m = 0 … M−1.
     ///
     /// # Errors

@@ -44,12 +44,6 @@ impl Lines {
         self.len = len;
         Ok(())
     }
-
-    /// Drops the lines from `len` on.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self[len..].fill([0; BLOCK]);
-        self.len = len;
-    }
 }
 
 /// Zeros, aligned to pages.
@@ -94,9 +88,6 @@ mod tests {
             assert_eq!((lines.len(), lines.as_ptr().addr() % BLOCK * usize::from(len > 0)), (len, 0));
         }
         assert_eq!(*Lines::copy(&lines).unwrap(), *lines);
-        lines.truncate(2);
-        lines.grow(5).unwrap();
-        assert_eq!(*lines, [[7; BLOCK], [7; BLOCK], [0; BLOCK], [0; BLOCK], [0; BLOCK]]);
     }
 
     #[test]

@@ -22,8 +22,8 @@ use rayon::prelude::*;
 pub const BLOCK: usize = 64;
 /// The most columns of a packed array: the codebooks, and two more for what an index stores beside the codes.
 pub const MAX_COLUMNS: usize = MAX_CODEBOOKS + 2;
-/// The most vectors of one packed array, so that a position takes 32 bits (34 GB at 8 bytes a vector).
-pub const MAX_VECTORS: usize = u32::MAX as usize;
+/// The most vectors of one packed array: beyond every memory, and their bytes can still be counted.
+pub const MAX_VECTORS: usize = 1 << 48;
 
 /// One column of one block.
 pub type Line = [u8; BLOCK];
@@ -126,30 +126,15 @@ impl PackedCodes {
         Ok(())
     }
 
-    /// Overwrites the codes of the vector at `position`.
+    /// Overwrites the last column of the vectors from `first` on.
     ///
     /// # Panics
-    /// `position` is not below [`len`](Self::len), or `codes` are not M.
-    pub fn set(&mut self, position: usize, codes: &[u8]) {
-        assert!(position < self.len && codes.len() == self.n_columns, "position {position}: codes {codes:?}");
-        self.write(position, codes.iter().copied());
-    }
-
-    /// Removes the vector at `position`; the last one takes its place.
-    ///
-    /// # Panics
-    /// `position` is not below [`len`](Self::len).
-    pub fn swap_remove(&mut self, position: usize) {
-        assert!(position < self.len, "position {position} of {}", self.len);
-        let (from, to) = (self.len - 1, position);
-        for column in 0..self.n_columns {
-            let last = std::mem::take(&mut self.lines[from / BLOCK * self.n_columns + column][from % BLOCK]);
-            if to != from {
-                self.lines[to / BLOCK * self.n_columns + column][to % BLOCK] = last;
-            }
+    /// There are not as many.
+    pub fn set_last(&mut self, first: usize, bytes: &[u8]) {
+        assert!(first + bytes.len() <= self.len, "{} bytes from {first} of {}", bytes.len(), self.len);
+        for (position, &byte) in (first..).zip(bytes) {
+            self.lines[(position / BLOCK + 1) * self.n_columns - 1][position % BLOCK] = byte;
         }
-        self.len = from;
-        self.lines.truncate(self.len.div_ceil(BLOCK) * self.n_columns);
     }
 
     fn write(&mut self, position: usize, codes: impl Iterator<Item = u8>) {
@@ -230,6 +215,16 @@ impl<'a> PackedView<'a> {
         &self.lines[blocks.start * self.n_columns..blocks.end * self.n_columns]
     }
 
+    /// The vectors of `blocks` alone.
+    ///
+    /// # Panics
+    /// There are no such blocks.
+    #[must_use]
+    pub fn slice(&self, blocks: std::ops::Range<usize>) -> PackedView<'a> {
+        let len = self.len.min(blocks.end * BLOCK).saturating_sub(blocks.start * BLOCK);
+        PackedView { lines: self.lines(blocks), len, n_columns: self.n_columns }
+    }
+
     /// All bytes, as [`PackedView::new`] takes them and a file stores them.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
@@ -306,28 +301,6 @@ mod tests {
             for n in (0..want.nrows()).step_by(37) {
                 prop_assert!(view.codes(n).eq(want.row(n).iter().copied()));
             }
-        }
-
-        #[test]
-        fn swap_remove_and_set_do_as_a_vec_does(m in 1..5usize, n in 1..150usize, ops in prop::collection::vec(0..10_000usize, 0..200)) {
-            let rows = codes(n, m, 2);
-            let mut want: Vec<Vec<u8>> = rows.rows().into_iter().map(|row| row.to_vec()).collect();
-            let mut packed = PackedCodes::pack(rows.view()).unwrap();
-            for op in ops {
-                if want.is_empty() {
-                    break;
-                }
-                let at = op % want.len();
-                if op % 3 == 0 {
-                    want[at] = vec![op as u8; m];
-                    packed.set(at, &want[at]);
-                } else {
-                    want.swap_remove(at);
-                    packed.swap_remove(at);
-                }
-            }
-            let want = Array2::from_shape_fn((want.len(), m), |(i, j)| want[i][j]);
-            prop_assert_eq!(packed, PackedCodes::pack(want.view()).unwrap());
         }
     }
 

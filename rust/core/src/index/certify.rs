@@ -11,9 +11,10 @@
 //! rounded to f32, and so is the bound that it is compared with.
 
 use super::Index;
+use super::search::Scored;
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
-use crate::scan::{Adjust, Hits, Options};
+use crate::scan::Hits;
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
 use crate::vectors::metric::{normalise, squared_norm};
@@ -79,22 +80,13 @@ impl Index {
     ) -> Result<Hits> {
         let mut unit = queries.as_standard_layout().into_owned();
         unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
-        let none = [0.0; 256];
-        let bias = Some(self.levels().unwrap_or(&none));
-        let adjust = Adjust { scale: None, bias, exact_bias: Some(&self.biases) };
-        self.scan(unit.view(), k, Options { allowed, adjust }, monitor)
+        self.scan(unit.view(), k, allowed, Scored::Bound, monitor)
     }
 
     /// What rounding may add to a bound; infinite where f32 sums might overflow.
     fn slack(&self) -> f64 {
-        let codebooks = &self.model.codebooks;
-        let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
-        let largest = |m| {
-            let norms = (0..n_codewords).map(|k| squared_norm(codebooks.codeword(m, k)).sqrt());
-            norms.fold(0.0, f64::max)
-        };
-        let residual = self.biases.iter().copied().fold(0.0, f32::max);
-        let magnitude = (0..n_codebooks).map(largest).sum::<f64>() + f64::from(residual);
+        let (n_codebooks, _, dim) = self.model.codebooks.view().dim();
+        let magnitude = self.frame.size + f64::from(self.largest);
         if magnitude > f64::from(f32::MAX) / 4.0 {
             return f64::INFINITY;
         }

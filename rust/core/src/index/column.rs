@@ -1,82 +1,223 @@
-//! The byte that metrics other than the inner product need beside the codes: one of 256 levels of a number a vector.
+//! The bytes of an index's last column: which level, or which interval, a vector's number is in.
 //!
-//! | index | number | levels |
-//! |---|---|---|
-//! | cosine | 1 / ‖x̄‖, multiplies | evenly spaced in the logarithm |
-//! | Euclidean | −½‖x̄‖², is added | evenly spaced |
-//! | with residuals | ‖x − x̄‖, is added for a bound | evenly spaced |
-//! | with a scale | ‖x‖² / ⟨x, x̄⟩, multiplies | evenly spaced in the logarithm, from ¼ to 4 |
+//! Scales have 256 levels that never change. Other numbers have intervals, laid where the numbers are: half of the edges
+//! divide them into equal counts, so that a few far ones cost the others nothing, and half divide their range evenly.
 //!
-//! The first two follow from the codes, and residuals are kept in f32, so that the levels can be laid anew when a number
-//! falls outside them.
+//! **Runs.** Intervals are laid for a run of vectors. Numbers outside widen the first or the last interval: that is never
+//! wrong, but bounds little. So where many of the numbers that are added lie outside, a new run begins, at a multiple of
+//! 64 positions; what is there stays as it is. A run is closed only if it holds [`SMALL`] vectors and 1/16 of all: so there
+//! are never more than 16 ln(n / SMALL) + 1 or so, some 200 for 2³² vectors. A run below [`SMALL`] is laid anew each time
+//! it has doubled.
 
-use crate::scan::Levels;
+use crate::codes::packed::BLOCK;
+use crate::scan::{Edges, Levels};
+use std::ops::Range;
 
 /// The least and largest scale that is told apart; beyond them it counts as these.
 const SCALES: (f64, f64) = (0.25, 4.0);
+/// Vectors up to which a run is laid anew.
+const SMALL: usize = 4096;
+/// Numbers that edges are chosen by, at most.
+const SAMPLE: usize = 1 << 14;
 
-/// 256 levels, ascending.
+/// Intervals of the vectors from one position up to the next run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Column {
-    pub(super) levels: Box<Levels>,
+pub(crate) struct Run {
+    /// A multiple of 64.
+    pub(crate) first: usize,
+    pub(crate) edges: Box<Edges>,
+    /// How many vectors it held when its edges were laid.
+    laid: usize,
+}
+
+impl Run {
+    /// For `numbers`, none of which is NaN.
+    fn new(first: usize, numbers: &[f32]) -> Self {
+        let mut run = Self { first, edges: Box::new([0.0; 257]), laid: numbers.len() };
+        let Some(&number) = numbers.first() else { return run };
+        let mut sample: Vec<f32> =
+            numbers.iter().copied().step_by(numbers.len().div_ceil(SAMPLE).max(1)).collect();
+        sample.sort_unstable_by(f32::total_cmp);
+        let (least, most) = numbers.iter().fold((number, number), |(a, b), &x| (a.min(x), b.max(x)));
+        for (i, edge) in run.edges.iter_mut().enumerate() {
+            let share = (i / 2) as f64 / 128.0;
+            *edge = if i % 2 == 0 {
+                sample[(share * (sample.len() - 1) as f64) as usize]
+            } else {
+                between(least, most, share + 1.0 / 256.0)
+            };
+        }
+        run.edges.sort_unstable_by(f32::total_cmp);
+        (run.edges[0], run.edges[256]) = (least, most);
+        run
+    }
+
+    /// One that was read from a file: `edges` ascend.
+    pub(crate) fn stored(first: usize, edges: Box<Edges>) -> Self {
+        Self { first, edges, laid: SMALL }
+    }
+
+    fn is_outside(&self, number: f32) -> bool {
+        number < self.edges[0] || number > self.edges[256]
+    }
+
+    /// The bytes of some numbers, for which the outermost intervals are widened where that is needed.
+    fn bytes(&mut self, numbers: &[f32]) -> Vec<u8> {
+        for &number in numbers {
+            self.edges[0] = self.edges[0].min(number);
+            self.edges[256] = self.edges[256].max(number);
+        }
+        let inner = &self.edges[1..256];
+        numbers.iter().map(|&number| inner.partition_point(|&edge| edge < number) as u8).collect()
+    }
+}
+
+/// What lies at a share of the way from a to b: of positive numbers far apart, in their logarithms.
+fn between(a: f32, b: f32, share: f64) -> f32 {
+    let (a, b) = (f64::from(a), f64::from(b));
+    let value = if a > 0.0 && b > 2.0 * a { a * (b / a).powf(share) } else { a + share * (b - a) };
+    (value as f32).clamp(a as f32, b as f32)
+}
+
+/// What the bytes mean.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Column {
+    /// Of scales.
+    Levels(Box<Levels>),
+    /// Of other numbers; the first run begins at 0.
+    Runs(Vec<Run>),
 }
 
 impl Column {
-    /// Levels for `values`, with room for some more beyond them up to `limit`; evenly spaced.
-    pub(super) fn even(values: &[f32], limit: f32) -> Self {
-        let (least, most) = range(values);
-        let margin = (most - least) / 8.0;
-        let (least, most) = (least - margin, (most + margin).min(limit.into()));
-        Self { levels: Box::new(std::array::from_fn(|i| (least + i as f64 / 255.0 * (most - least)) as f32)) }
-    }
-
-    /// Levels for positive `values`, with room for some more beyond them; evenly spaced in the logarithm.
-    pub(super) fn geometric(values: &[f32]) -> Self {
-        let (least, most) = range(values);
-        Self::between(least / 1.25, most * 1.25)
-    }
-
-    /// Levels for scales.
+    /// Levels for scales, evenly spaced in the logarithm.
     pub(super) fn scales() -> Self {
-        Self::between(SCALES.0, SCALES.1)
+        let level = |i: usize| SCALES.0 * (SCALES.1 / SCALES.0).powf(i as f64 / 255.0);
+        Column::Levels(Box::new(std::array::from_fn(|i| level(i) as f32)))
     }
 
-    fn between(least: f64, most: f64) -> Self {
-        let level = |i: usize| least * (most / least).powf(i as f64 / 255.0);
-        Self { levels: Box::new(std::array::from_fn(|i| level(i) as f32)) }
+    /// No vectors yet.
+    pub(super) fn runs() -> Self {
+        Column::Runs(Vec::new())
     }
 
-    /// Whether all `values` lie within the levels.
-    pub(super) fn holds(&self, values: &[f32]) -> bool {
-        values.iter().all(|value| (self.levels[0]..=self.levels[255]).contains(value))
-    }
-
-    /// The nearest level of each value.
-    pub(super) fn nearest(&self, values: &[f32]) -> Vec<u8> {
-        let above = self.above(values);
-        let nearer = |(&value, above): (&f32, u8)| match above {
-            0 => 0,
-            above
-                if value - self.levels[usize::from(above) - 1] < self.levels[usize::from(above)] - value =>
-            {
-                above - 1
-            }
-            above => above,
+    /// The bytes of the numbers of vectors `len ..`, and of some before them where a small run is laid anew: from
+    /// which position on, and the bytes. `old` gives the numbers of vectors that are there.
+    pub(super) fn extend(
+        &mut self,
+        len: usize,
+        new: &[f32],
+        old: impl Fn(Range<usize>) -> Vec<f32>,
+    ) -> (usize, Vec<u8>) {
+        let runs = match self {
+            Column::Levels(levels) => return (len, nearest(levels, new)),
+            Column::Runs(runs) => runs,
         };
-        values.iter().zip(above).map(nearer).collect()
+        let Some(last) = runs.last_mut() else {
+            runs.push(Run::new(0, new));
+            return (0, runs[0].bytes(new));
+        };
+        let held = len - last.first;
+        if held < SMALL && held + new.len() >= 2 * last.laid.min(held) {
+            // Of so few they may be laid by the new ones as well.
+            let (first, mut numbers) = (last.first, old(last.first..len));
+            numbers.extend_from_slice(new);
+            *last = Run::new(first, &numbers);
+            return (first, last.bytes(&numbers));
+        }
+        let outside = new.iter().filter(|&&number| last.is_outside(number)).count();
+        let head = (len.next_multiple_of(BLOCK) - len).min(new.len());
+        let (mut bytes, rest) = (Vec::new(), &new[head..]);
+        if held >= SMALL && held >= len / 16 && outside > new.len() / 8 && !rest.is_empty() {
+            bytes.extend(last.bytes(&new[..head]));
+            let mut run = Run::new(len + head, rest);
+            bytes.extend(run.bytes(rest));
+            runs.push(run);
+        } else {
+            bytes = last.bytes(new);
+        }
+        (len, bytes)
     }
 
-    /// The lowest level that is not below each value; the highest for values above all.
-    pub(super) fn above(&self, values: &[f32]) -> Vec<u8> {
-        let above = |value: &f32| self.levels.partition_point(|level| level < value).min(255) as u8;
-        values.iter().map(above).collect()
+    /// What is left of it where the vectors at `positions`, ascending, are kept, and the bytes that change: their new
+    /// position and byte. `number` gives the number of a vector by its old position.
+    pub(super) fn select(
+        &self,
+        positions: &[usize],
+        number: impl Fn(usize) -> f32,
+    ) -> (Option<Self>, Vec<(usize, u8)>) {
+        let runs = match self {
+            Column::Levels(_) => return (Some(self.clone()), Vec::new()),
+            Column::Runs(_) if positions.is_empty() => return (None, Vec::new()),
+            Column::Runs(runs) => runs,
+        };
+        let (mut kept, mut changed): (Vec<Run>, _) = (Vec::new(), Vec::new());
+        for (i, run) in runs.iter().enumerate() {
+            let start = positions.partition_point(|&position| position < run.first);
+            let end = runs
+                .get(i + 1)
+                .map_or(positions.len(), |next| positions.partition_point(|&position| position < next.first));
+            // A run begins with a block: those before that join the run before.
+            let first = if kept.is_empty() { start } else { start.next_multiple_of(BLOCK).min(end) };
+            if let Some(before) = kept.last_mut() {
+                for (at, &position) in (start..first).zip(&positions[start..first]) {
+                    changed.push((at, before.bytes(&[number(position)])[0]));
+                }
+            }
+            if first < end {
+                kept.push(Run { first, edges: run.edges.clone(), laid: SMALL });
+            }
+        }
+        (Some(Column::Runs(kept)), changed)
+    }
+
+    /// Where the intervals begin, and they themselves.
+    pub(crate) fn as_runs(&self) -> &[Run] {
+        match self {
+            Column::Levels(_) => &[],
+            Column::Runs(runs) => runs,
+        }
+    }
+
+    /// The levels of scales.
+    pub(crate) fn as_levels(&self) -> Option<&Levels> {
+        match self {
+            Column::Levels(levels) => Some(levels),
+            Column::Runs(_) => None,
+        }
     }
 }
 
-fn range(values: &[f32]) -> (f64, f64) {
-    let least = values.iter().copied().fold(f32::INFINITY, f32::min);
-    let most = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    (f64::from(least), f64::from(most))
+/// The nearest of ascending levels to each value.
+fn nearest(levels: &Levels, values: &[f32]) -> Vec<u8> {
+    let nearest = |&value: &f32| {
+        let above = levels.partition_point(|&level| level < value).min(255);
+        let is_below_nearer = above > 0 && value - levels[above - 1] < levels[above] - value;
+        (above - usize::from(is_below_nearer)) as u8
+    };
+    values.iter().map(nearest).collect()
+}
+
+/// The edges that levels of earlier versions stand for.
+pub(super) mod former {
+    use super::{Edges, Levels};
+
+    /// Each level is the lowest that is not below the number, and the lowest of all is not above it.
+    pub(crate) fn above(levels: &Levels) -> Box<Edges> {
+        let mut edges = Box::new([levels[0]; 257]);
+        edges[1..].copy_from_slice(levels);
+        edges
+    }
+
+    /// Each level is the nearest. 1 / ‖x̄‖ was kept between 2⁻⁵⁹ and 2⁵⁹.
+    pub(crate) fn nearest(levels: &Levels) -> Box<Edges> {
+        let mut edges = Box::new([0.0; 257]);
+        for (edge, pair) in edges[1..].iter_mut().zip(levels.windows(2)) {
+            *edge = ((f64::from(pair[0]) + f64::from(pair[1])) / 2.0) as f32;
+        }
+        edges[0] = if levels[0] < 2f32.powi(-58) { f32::MIN_POSITIVE } else { levels[0] };
+        edges[256] = if levels[255] > 2f32.powi(58) { f32::MAX } else { levels[255] };
+        edges
+    }
 }
 
 #[cfg(test)]
@@ -84,23 +225,79 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The bytes of all vectors after some additions and a removal, each in its interval.
+    fn holds(column: &Column, bytes: &[u8], numbers: &[f32]) -> bool {
+        let runs = column.as_runs();
+        numbers.iter().zip(bytes).enumerate().all(|(position, (number, &byte))| {
+            let run = runs.iter().rfind(|run| run.first <= position).unwrap();
+            (run.edges[usize::from(byte)]..=run.edges[usize::from(byte) + 1]).contains(number)
+        })
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn levels_are_near_their_values(values in prop::collection::vec(1e-3f32..1e3, 1..200)) {
-            let column = Column::geometric(&values);
-            prop_assert!(column.holds(&values) && column.levels.is_sorted());
-            let step = f64::from(column.levels[255] / column.levels[0]).powf(1.0 / 255.0) + 1e-5;
-            for (value, level) in values.iter().zip(column.nearest(&values)) {
-                let ratio = f64::from(column.levels[usize::from(level)] / value);
-                prop_assert!(ratio < 2.0 * step / (1.0 + step) && ratio > 2.0 / (1.0 + step), "{ratio} {step}");
+        fn every_number_is_in_its_interval(
+            pieces in prop::collection::vec((0..9000usize, -20..20i32), 1..6), keep in 1..5usize, seed in any::<u32>(),
+        ) {
+            let mut state = seed;
+            let mut unit = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) as f32 / (1 << 24) as f32
+            };
+            let (mut column, mut bytes, mut all) = (Column::runs(), Vec::new(), Vec::<f32>::new());
+            for (n, exponent) in pieces {
+                let new: Vec<f32> = (0..n).map(|_| (0.5 - unit()) * 2f32.powi(exponent)).collect();
+                let (from, changed) = column.extend(all.len(), &new, |range| all[range].to_vec());
+                bytes.truncate(from);
+                bytes.extend(changed);
+                all.extend(new);
+                prop_assert_eq!(bytes.len(), all.len());
+                prop_assert!(holds(&column, &bytes, &all));
+                prop_assert!(column.as_runs().iter().all(|run| run.first % BLOCK == 0 && run.edges.is_sorted()));
             }
-            let negative: Vec<f32> = values.iter().map(|value| -value).collect();
-            let column = Column::even(&negative, 0.0);
-            prop_assert!(column.holds(&negative) && column.levels.is_sorted());
-            for (value, level) in negative.iter().zip(column.above(&negative)) {
-                prop_assert!(column.levels[usize::from(level)] >= *value);
-                prop_assert!(level == 0 || column.levels[usize::from(level) - 1] < *value);
-            }
+            let positions: Vec<usize> = (0..all.len()).filter(|i| i * i % 5 < keep).collect();
+            let (column, changed) = column.select(&positions, |position| all[position]);
+            let mut bytes: Vec<u8> = positions.iter().map(|&position| bytes[position]).collect();
+            changed.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            let all: Vec<f32> = positions.iter().map(|&position| all[position]).collect();
+            prop_assert_eq!(column.is_none(), all.is_empty());
+            prop_assert!(column.is_none_or(|column| holds(&column, &bytes, &all)));
         }
+    }
+
+    #[test]
+    fn a_few_far_numbers_leave_the_others_their_intervals() {
+        let mut numbers: Vec<f32> = (0..20_000).map(|i| 1.0 + i as f32 / 2e4).collect();
+        numbers.extend([f32::MAX, 1e-30]);
+        let mut run = Run::new(0, &numbers);
+        let bytes = run.bytes(&numbers);
+        for (number, byte) in numbers.into_iter().zip(bytes).take(20_000) {
+            let width = run.edges[usize::from(byte) + 1] - run.edges[usize::from(byte)];
+            assert!(width < 0.02 || !(1.01..=1.99).contains(&number), "{number} {width}");
+        }
+    }
+
+    #[test]
+    fn runs_are_few_however_numbers_grow() {
+        let (mut column, mut len) = (Column::runs(), 0);
+        for i in 0..3000 {
+            let new = vec![1.02f32.powi(i); 1 + i as usize * 37 % 400];
+            let (from, bytes) = column.extend(len, &new, |range| vec![0.0; range.len()]);
+            assert!(from >= column.as_runs().last().unwrap().first.min(len));
+            assert_eq!(from + bytes.len(), len + new.len());
+            len += new.len();
+        }
+        let n_runs = column.as_runs().len();
+        assert!((3..100).contains(&n_runs), "{n_runs} runs of {len}");
+    }
+
+    #[test]
+    fn scales_have_the_nearest_level() {
+        let Column::Levels(levels) = Column::scales() else { unreachable!("as said") };
+        for (i, &level) in levels.iter().enumerate() {
+            assert_eq!(nearest(&levels, &[level * 1.004, level * 0.996]), [i as u8; 2]);
+        }
+        assert_eq!(nearest(&levels, &[0.0, 1e9]), [0, 255]);
     }
 }

@@ -1,23 +1,45 @@
 //! Searching an index.
 
 use super::Index;
+use super::column::{Column, Run};
+use super::measure::{self, Exact};
+use super::side::Side;
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::Monitor;
-use crate::scan::{self, Adjust, Hits, Levels, Options};
+use crate::scan::{self, Adjust, Hits, Levels, Measure, Probes, Segment};
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
-use crate::vectors::metric::{Metric, normalise};
-use ndarray::{ArrayView2, Axis, s};
+use crate::vectors::metric::Metric;
+use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 use rayon::prelude::*;
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
 const BATCH: usize = 1024;
+/// Scales that change nothing.
+const ONES: Levels = [1.0; 256];
+
+/// What a scan looks for the largest of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scored {
+    /// The metric's score of x̄.
+    Approximation,
+    /// ⟨q, x̄⟩ + ‖x − x̄‖.
+    Bound,
+}
+
+fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
+    let is_finite = |row: ArrayView1<'_, f32>| row.iter().all(|value| value.is_finite());
+    match queries.outer_iter().position(|row| !is_finite(row)) {
+        Some(row) => Err(Error::NotFinite { what: "queries", row }),
+        None => Ok(()),
+    }
+}
 
 impl Index {
     /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which positions may be found, 64 a word: see [`Options::allowed`] and [`allow_ids`](Self::allow_ids).
+    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids).
     ///
     /// # Errors
     /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
@@ -109,63 +131,88 @@ impl Index {
         allowed: Option<&[u64]>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let (metric, levels) = (self.settings.metric, self.levels());
-        let mut unit;
-        let queries = if metric == Metric::Cosine {
-            unit = queries.as_standard_layout().into_owned();
-            unit.outer_iter_mut()
-                .for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
-            unit.view()
-        } else {
-            queries
-        };
-        // An empty index has no levels yet, and needs none; residuals are no part of a score.
-        let none: Levels = if self.settings.residuals { [0.0; 256] } else { [1.0; 256] };
-        let levels = match self.settings.residuals {
-            true => Some(&none),
-            false if self.has_column() => levels.or(Some(&none)),
-            false => None,
-        };
-        let euclidean = metric == Metric::Euclidean;
-        let is_added = euclidean || self.settings.residuals;
-        let adjust = Adjust {
-            scale: levels.filter(|_| !is_added),
-            bias: levels.filter(|_| is_added),
-            exact_bias: (euclidean && self.keeps_biases()).then_some(&self.biases),
-        };
-        let mut hits = self.scan(queries, k, Options { allowed, adjust }, monitor)?;
-        if euclidean {
-            // The scan's ⟨q, x̄⟩ − ½‖x̄‖² is −½‖q − x̄‖² but for ½‖q‖².
-            for (mut scores, query) in hits.scores.outer_iter_mut().zip(queries.outer_iter()) {
-                let square = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>();
-                scores.mapv_inplace(|score| (2.0 * f64::from(score) - square) as f32);
-            }
+        let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
+        if self.settings.metric == Metric::Euclidean {
+            let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
+            let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
+            let row =
+                rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+            row.map_or(Ok(()), |row| Err(measure::beyond(row)))?;
         }
         Ok(hits)
     }
 
-    /// The `k` best by scores as `options` have them, [`BATCH`] queries at a time.
+    /// The `k` best by what is `scored`, [`BATCH`] queries at a time.
     pub(super) fn scan(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        options: Options<'_>,
+        allowed: Option<&[u64]>,
+        scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let isa = Isa::current()?;
         let mut hits = Hits::none(queries.nrows(), k)?;
+        let queries = queries.as_standard_layout();
+        check_finite(&queries)?;
+        if let Some(allowed) = allowed
+            && allowed.len() != self.len().div_ceil(BLOCK)
+        {
+            let (words, n) = (allowed.len(), self.len());
+            return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
+        }
+        let (codebooks, metric) = (&self.model.codebooks, self.settings.metric);
         let total = (queries.nrows() * self.len()) as u64;
         for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
             let first = i * BATCH;
             let before = (first * self.len()) as u64;
             let within = |done, _| monitor.report(before + done, total).is_ok();
-            let tables = self.tables.tables(queries, isa)?;
-            let part = scan::search(self.packed.view(), &tables, k, options, isa, &within)?;
+            let part = if self.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
+                let (exact, inputs) = Exact::new(&self.frame, codebooks, metric, queries, first)?;
+                let tables = self.frame.tables.tables(inputs.view(), isa)?;
+                let segments = self.segments(allowed, scored, Some(&exact));
+                scan::search(&segments, Probes::All, &tables, k, isa, &within)?
+            } else {
+                let tables = self.frame.tables.tables(queries, isa)?;
+                scan::search(&self.segments(allowed, scored, None), Probes::All, &tables, k, isa, &within)?
+            };
             let rows = s![first..first + queries.nrows(), ..];
             hits.scores.slice_mut(rows).assign(&part.scores);
             hits.positions.slice_mut(rows).assign(&part.positions);
         }
         Ok(hits)
+    }
+
+    /// All vectors, in segments that share levels.
+    fn segments<'a>(
+        &'a self,
+        allowed: Option<&'a [u64]>,
+        scored: Scored,
+        measure: Option<&'a dyn Measure>,
+    ) -> Vec<Segment<'a>> {
+        let codes = self.packed.view();
+        let whole = |adjust| vec![Segment { codes, adjust, allowed, first: 0 }];
+        let Some(column) = &self.column else {
+            return if codes.is_empty() { Vec::new() } else { whole(Adjust::None) };
+        };
+        let runs = match (column, self.side, scored) {
+            (Column::Levels(levels), ..) => return whole(Adjust::Scale(levels)),
+            // Residuals are no part of a score.
+            (_, Side::ResidualNorm, Scored::Approximation) => return whole(Adjust::Scale(&ONES)),
+            (Column::Runs(runs), ..) => runs,
+        };
+        let segment = |(i, run): (usize, &'a Run)| {
+            let next = runs.get(i + 1).map_or(codes.len(), |next| next.first);
+            let blocks = run.first / BLOCK..next.div_ceil(BLOCK);
+            let (edges, exact) = (&*run.edges, self.numbers.get(run.first..next));
+            let adjust = match (measure, exact) {
+                (Some(measure), exact) => Adjust::Exact { edges, exact, measure },
+                (None, exact) => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
+            };
+            let allowed = allowed.map(|allowed| &allowed[blocks.clone()]);
+            Segment { codes: codes.slice(blocks), adjust, allowed, first: run.first as u64 }
+        };
+        runs.iter().enumerate().map(segment).collect()
     }
 
     /// Puts ids in the place of positions; −1 stays.

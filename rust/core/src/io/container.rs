@@ -198,13 +198,25 @@ impl<'a> Reader<'a> {
 
     /// The finite numbers of a tensor of `n` entries, if there is one of that name.
     pub(super) fn floats(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>> {
-        let Some(bytes) = self.optional(name, Dtype::F32, n)? else { return Ok(None) };
-        let values: Vec<f32> = bytes
-            .chunks_exact(4)
-            .map(|value| f32::from_le_bytes(value.try_into().expect("4 bytes")))
-            .collect();
+        let bytes = self.optional(name, Dtype::F32, n)?;
+        bytes.map(|bytes| self.finite(name, bytes)).transpose()
+    }
+
+    /// The finite numbers of a tensor of any number of rows of `width` entries, if there is one of that name.
+    pub(super) fn rows(&self, name: &str, width: usize) -> Result<Option<Vec<f32>>> {
+        if self.tensors.tensor(name).is_err() {
+            return Ok(None);
+        }
+        match self.tensor(name, Dtype::F32)? {
+            (shape, bytes) if shape.len() == 2 && shape[1] == width => self.finite(name, bytes).map(Some),
+            (shape, _) => Err(self.error(&format!("{name} has shape {shape:?}, not (…, {width})"))),
+        }
+    }
+
+    fn finite(&self, name: &str, bytes: &[u8]) -> Result<Vec<f32>> {
+        let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)).collect();
         if values.iter().all(|value| value.is_finite()) {
-            return Ok(Some(values));
+            return Ok(values);
         }
         Err(self.error(&format!("{name} holds NaN or an infinity")))
     }

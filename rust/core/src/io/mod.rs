@@ -4,13 +4,17 @@
 //! |---|---|---|---|
 //! | `codebooks` | F32 | (M, K, d) | models and indexes |
 //! | `codes` | U8 | (⌈n/64⌉, columns, 64), see [`packed`](crate::codes::packed) | indexes |
-//! | `levels` | F32 | (256), what the last column's bytes stand for | indexes that have one beyond the codes |
-//! | `biases` | F32 | (n), −½‖x̄‖², or ‖x − x̄‖ | Euclidean indexes with exact norms, or with residuals |
+//! | `levels` | F32 | (256), what the last column's bytes stand for | indexes with scales |
+//! | `edges` | F32 | (r, 257), byte b of the last column says that a number lies from edge b to edge b + 1 | indexes with norms or residuals |
+//! | `runs` | I64 | (r), the first vector that each row of edges is of | those with more than one row |
+//! | `biases` | F32 | (n), −½‖x̄ − c‖², or ‖x − x̄‖ | Euclidean indexes with exact norms, or with residuals |
 //! | `ids` | I64 | (n) | indexes with ids of their own |
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
 //! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale`, `exact_norms` and `residuals`
-//! (if it is missing, false). A file is written under a temporary name and
+//! and `centred` (if they are missing, false). The numbers are 1 / ‖x̄‖ for cosines, −½‖x̄ − c‖² for distances, c being the
+//! sum over the codebooks of their codewords' medians, or ‖x − x̄‖. Files of earlier versions have `levels` in the place of
+//! `edges`, the nearest for cosines, else the lowest above; and −½‖x̄‖², which is what `centred` tells. A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 
 mod container;
@@ -19,8 +23,9 @@ use crate::codebooks::Codebooks;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::error::{Error, Result};
-use crate::index::{Index, Parts, Settings};
+use crate::index::{Column, Index, Parts, Settings};
 use crate::model::Model;
+use crate::scan::Edges;
 pub use container::VERSION;
 use container::{Reader, Tensor, map};
 use ndarray::Array3;
@@ -60,12 +65,22 @@ impl Index {
         let floats =
             |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
         let ids: Option<Vec<u8>> = self.ids().map(|ids| ids.iter().flat_map(|id| id.to_le_bytes()).collect());
-        let (levels, biases) = (self.levels().map(|levels| floats(levels)), floats(self.biases()));
+        let levels = self.column().and_then(Column::as_levels).map(|levels| floats(levels));
+        let runs = self.column().map_or(&[][..], Column::as_runs);
+        let edges: Vec<u8> = runs.iter().flat_map(|run| floats(&*run.edges)).collect();
+        let firsts: Vec<u8> = runs.iter().flat_map(|run| (run.first as i64).to_le_bytes()).collect();
+        let biases = floats(self.numbers());
         let shape = vec![codes.n_blocks(), codes.n_columns(), BLOCK];
         // From the widest type to the narrowest but for the codes, whose size is a multiple of 64: all are aligned.
         let mut tensors = vec![("codes", Dtype::U8, shape, codes.as_bytes())];
         if let Some(ids) = &ids {
             tensors.push(("ids", Dtype::I64, vec![self.len()], ids));
+        }
+        if runs.len() > 1 {
+            tensors.push(("runs", Dtype::I64, vec![runs.len()], &firsts));
+        }
+        if !runs.is_empty() {
+            tensors.push(("edges", Dtype::F32, vec![runs.len(), 257], &edges));
         }
         if let Some(levels) = &levels {
             tensors.push(("levels", Dtype::F32, vec![256], levels));
@@ -80,6 +95,7 @@ impl Index {
             "scale": settings.scale,
             "exact_norms": settings.exact_norms,
             "residuals": settings.residuals,
+            "centred": self.is_centred(),
         });
         let Value::Object(entries) = entries else { unreachable!("an object, as written above") };
         write(path.as_ref(), "index", self.model(), entries, tensors)
@@ -137,7 +153,9 @@ impl Index {
             levels: reader
                 .floats("levels", 256)?
                 .map(|levels| levels.into_boxed_slice().try_into().expect("256 are 256")),
-            biases: reader.floats("biases", n)?.unwrap_or_default(),
+            runs: reader.runs()?,
+            numbers: reader.floats("biases", n)?.unwrap_or_default(),
+            is_centred: reader.has("centred") && reader.truth("centred")?,
             ids: reader.optional("ids", Dtype::I64, n)?.map(|bytes| {
                 bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().expect("8 bytes"))).collect()
             }),
@@ -165,19 +183,34 @@ fn write(
 }
 
 impl Reader<'_> {
-    fn settings(&self) -> Result<Settings> {
-        let truth = |name: &str| {
-            self.entry(name)?
-                .as_bool()
-                .ok_or_else(|| self.error(&format!("{name} is neither true nor false")))
+    fn truth(&self, name: &str) -> Result<bool> {
+        let entry = self.entry(name)?.as_bool();
+        entry.ok_or_else(|| self.error(&format!("{name} is neither true nor false")))
+    }
+
+    /// The first vector of each run of intervals, and the edges.
+    fn runs(&self) -> Result<Vec<(usize, Box<Edges>)>> {
+        let Some(edges) = self.rows("edges", 257)? else { return Ok(Vec::new()) };
+        let edges = edges
+            .chunks_exact(257)
+            .map(|edges| Box::<Edges>::try_from(edges.to_vec().into_boxed_slice()).expect("257 are 257"));
+        let firsts = match self.optional("runs", Dtype::I64, edges.len())? {
+            Some(bytes) => {
+                bytes.as_chunks().0.iter().map(|&first| i64::from_le_bytes(first) as usize).collect()
+            }
+            None => vec![0; edges.len()],
         };
+        Ok(firsts.into_iter().zip(edges).collect())
+    }
+
+    fn settings(&self) -> Result<Settings> {
         let metric = self.entry("metric")?.as_str().unwrap_or_default();
         let metric = metric.parse().map_err(|e: Error| self.error(&e.to_string()))?;
         Ok(Settings {
             metric,
-            scale: truth("scale")?,
-            exact_norms: truth("exact_norms")?,
-            residuals: if self.has("residuals") { truth("residuals")? } else { false },
+            scale: self.truth("scale")?,
+            exact_norms: self.truth("exact_norms")?,
+            residuals: if self.has("residuals") { self.truth("residuals")? } else { false },
         })
     }
 
@@ -241,7 +274,7 @@ mod tests {
             assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()));
             let hits = |index: &Index| index.search(query.view(), 101, None, &()).unwrap();
             assert_eq!(hits(&loaded), hits(&index));
-            assert_eq!(loaded.biases(), index.biases());
+            assert_eq!(loaded.numbers(), index.numbers());
             let mut mapped = Index::map(&path).unwrap();
             assert_eq!(hits(&mapped), hits(&index));
             assert_eq!(mapped.remove(&[3]).unwrap(), 1);
@@ -289,7 +322,7 @@ mod tests {
                         "byte {at}"
                     );
                     assert_eq!((loaded.codes(), loaded.ids()), (index.codes(), index.ids()), "byte {at}");
-                    assert_eq!(loaded.biases(), index.biases(), "byte {at}");
+                    assert_eq!(loaded.numbers(), index.numbers(), "byte {at}");
                 }
             }
         }

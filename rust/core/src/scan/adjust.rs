@@ -1,110 +1,137 @@
-//! Numbers a vector that change its score: a scale and a bias.
+//! What changes a vector's score beside the tables: a number that its last column names.
 //!
-//! Both are stored as one byte a vector, in columns of the packed codes after the M codes: first the scale's, then the
-//! bias'. A byte names one of 256 levels. So the scan bounds scores with them at full speed, as if they were codes.
+//! The number is stored as one byte, in a column of the packed codes after the M codes. The byte names a level, or an
+//! interval that the number lies in. So the scan bounds scores with them at full speed, as if they were codes.
 
 use crate::codes::packed::PackedView;
 use crate::error::{Result, invalid};
+use std::fmt;
 
 /// The 256 numbers that the bytes of a column stand for.
 pub type Levels = [f32; 256];
 
-/// What multiplies and adds to the table sums: score = (sum · scale) + bias, each step rounded to f32.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Adjust<'a> {
-    /// Multiplies the sum; levels from 2⁻⁶⁰ to 2⁶⁰. The first column after the codes.
-    pub scale: Option<&'a Levels>,
-    /// Is added then; levels finite. The last column.
-    pub bias: Option<&'a Levels>,
-    /// One number a vector, added in place of the bias' level, which must not be below it: the level serves to discard.
-    pub exact_bias: Option<&'a [f32]>,
+/// The ends of 256 intervals, ascending: byte b says that a number lies in `edges[b] ..= edges[b + 1]`.
+pub type Edges = [f32; 257];
+
+/// What multiplies the table sums, is added to them, or takes their place.
+#[derive(Clone, Copy, Default)]
+pub enum Adjust<'a> {
+    /// Nothing: the score is base + Σ.
+    #[default]
+    None,
+    /// A level from 2⁻⁶⁰ to 2⁶⁰: the score is (base + Σ) · level, each step rounded to f32.
+    Scale(&'a Levels),
+    /// A number a vector: the score is (base + Σ) + number, each step rounded to f32.
+    Bias {
+        /// The intervals that the numbers lie in.
+        edges: &'a Edges,
+        /// The numbers, finite.
+        exact: &'a [f32],
+    },
+    /// The score is not made of the table sum at all; that only tells which vectors are worth scoring.
+    Exact {
+        /// The intervals of a number a vector that `measure` knows the meaning of.
+        edges: &'a Edges,
+        /// The numbers themselves, if they are kept.
+        exact: Option<&'a [f32]>,
+        /// What scores.
+        measure: &'a dyn Measure,
+    },
 }
 
-impl Adjust<'_> {
+/// Scores that table sums bound, but do not define.
+///
+/// With S the sum of base and table entries in real numbers, and v the vector's number in `within`:
+/// - `need`: if the vector scores `floor` or more, then S ≥ need;
+/// - `bracket`: if S is in `sums`, then the score is in the bracket.
+pub trait Measure: Sync {
+    /// The least S of a vector that scores at least `floor`.
+    fn need(&self, query: usize, floor: f64, within: (f64, f64)) -> f64;
+
+    /// Bounds of the score.
+    fn bracket(&self, query: usize, sums: (f64, f64), within: (f64, f64)) -> (f64, f64);
+
+    /// The score of the vector with code `code` (M), rounded to f32 from something more exact.
+    fn score(&self, query: usize, code: &[u8]) -> f32;
+}
+
+impl fmt::Debug for Adjust<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Adjust::None => "None",
+            Adjust::Scale(_) => "Scale",
+            Adjust::Bias { .. } => "Bias",
+            Adjust::Exact { .. } => "Exact",
+        })
+    }
+}
+
+impl<'a> Adjust<'a> {
     /// Columns beside the codes.
     #[must_use]
     pub fn n_columns(&self) -> usize {
-        usize::from(self.scale.is_some()) + usize::from(self.bias.is_some())
+        usize::from(!matches!(self, Adjust::None))
+    }
+
+    /// Whether both do the same, with other numbers.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// What scores in the place of the table sums.
+    pub(super) fn measure(&self) -> Option<&'a dyn Measure> {
+        match *self {
+            Adjust::Exact { measure, .. } => Some(measure),
+            _ => None,
+        }
+    }
+
+    /// The bounds of the number of the vector at `position` of a segment, whose byte is `byte`.
+    pub(super) fn within(&self, byte: u8, position: usize) -> (f64, f64) {
+        match *self {
+            Adjust::Exact { exact: Some(exact), .. } => {
+                let number = exact.get(position).copied().unwrap_or(0.0).into();
+                (number, number)
+            }
+            Adjust::Exact { edges, .. } | Adjust::Bias { edges, .. } => interval(edges, byte),
+            _ => (0.0, 0.0),
+        }
     }
 
     pub(super) fn check(&self, codes: PackedView<'_>) -> Result<()> {
-        let scales = -60..=60;
-        let allowed = 2f32.powi(*scales.start())..=2f32.powi(*scales.end());
-        if let Some(&level) =
-            self.scale.and_then(|levels| levels.iter().find(|level| !allowed.contains(level)))
+        let allowed = 2f32.powi(-60)..=2f32.powi(60);
+        if let Adjust::Scale(levels) = self
+            && let Some(&level) = levels.iter().find(|level| !allowed.contains(level))
         {
             return Err(invalid!("a scale is {level}: want 2^-60 to 2^60"));
         }
-        if let Some(&level) = self.bias.and_then(|levels| levels.iter().find(|level| !level.is_finite())) {
-            return Err(invalid!("a bias is {level}: want finite ones"));
+        let (Adjust::Bias { edges, .. } | Adjust::Exact { edges, .. }) = self else { return Ok(()) };
+        if !edges.is_sorted() || !edges.iter().all(|edge| edge.is_finite()) {
+            return Err(invalid!("edges do not ascend: want 257 finite ones"));
         }
-        match self.exact_bias {
-            Some(_) if self.bias.is_none() => Err(invalid!("an exact bias needs levels of the bias")),
-            Some(exact) if exact.len() != codes.len() => {
-                Err(invalid!("the exact bias has {} numbers for {} vectors", exact.len(), codes.len()))
-            }
-            Some(exact) => {
-                debug_assert!(self.is_bounded(exact, codes), "an exact bias is above its level");
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl Adjust<'_> {
-    /// Whether no exact bias is above its level.
-    fn is_bounded(&self, exact: &[f32], codes: PackedView<'_>) -> bool {
-        let level = |position| {
-            let byte = codes.codes(position).last().expect("at least one column");
-            self.bias.expect("checked")[usize::from(byte)]
+        let exact = match *self {
+            Adjust::Bias { exact, .. } => exact,
+            Adjust::Exact { exact: Some(exact), .. } => exact,
+            _ => return Ok(()),
         };
-        exact.iter().enumerate().all(|(position, &bias)| bias <= level(position))
-    }
-}
-
-/// 256 evenly spaced levels from the least to the largest value, and the byte of the lowest level that is not below
-/// each value: what [`Adjust::exact_bias`] asks for. A level is less than (largest − least) / 255 above its value,
-/// rounding aside.
-///
-/// Values are finite; without any, the levels are 0.
-#[must_use]
-pub fn levels_above(values: &[f32]) -> (Levels, Vec<u8>) {
-    let least = values.iter().copied().fold(f32::INFINITY, f32::min);
-    let most = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if values.is_empty() {
-        return ([0.0; 256], Vec::new());
-    }
-    let step = (f64::from(most) - f64::from(least)) / 255.0;
-    let mut levels: Levels = std::array::from_fn(|i| (f64::from(least) + i as f64 * step) as f32);
-    levels[255] = most;
-    let bytes = values.iter().map(|&value| {
-        let guess =
-            if step > 0.0 { ((f64::from(value) - f64::from(least)) / step).ceil() as usize } else { 0 };
-        // Rounding may have put the guessed level below the value, not the one after it.
-        let level = (guess.min(255)..255).find(|&i| levels[i] >= value).unwrap_or(255);
-        level as u8
-    });
-    let bytes = bytes.collect();
-    (levels, bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn levels_are_not_below_their_values(values in prop::collection::vec(-1e6f32..1e6, 0..300), same in any::<bool>()) {
-            let values = if same { vec![0.1; values.len()] } else { values };
-            let (levels, bytes) = levels_above(&values);
-            prop_assert_eq!(bytes.len(), values.len());
-            let spread = values.iter().fold(0f32, |a, v| a.max(v.abs())) * 2.0;
-            for (&value, &byte) in values.iter().zip(&bytes) {
-                let level = levels[usize::from(byte)];
-                prop_assert!(level >= value && level - value <= spread * (1.0 / 255.0 + 1e-5));
-            }
+        if exact.len() != codes.len() {
+            return Err(invalid!("there are {} numbers for {} vectors", exact.len(), codes.len()));
         }
+        debug_assert!(is_bounded(edges, exact, codes), "a number is outside its interval");
+        Ok(())
     }
+}
+
+/// The interval that a byte names.
+pub(super) fn interval(edges: &Edges, byte: u8) -> (f64, f64) {
+    (edges[usize::from(byte)].into(), edges[usize::from(byte) + 1].into())
+}
+
+/// Whether all numbers are in their intervals.
+fn is_bounded(edges: &Edges, exact: &[f32], codes: PackedView<'_>) -> bool {
+    let interval = |position| {
+        let byte = usize::from(codes.codes(position).last().expect("at least one column"));
+        edges[byte]..=edges[byte + 1]
+    };
+    exact.iter().enumerate().all(|(position, number)| interval(position).contains(number))
 }

@@ -5,29 +5,41 @@
 //!
 //! > step · Σ_m bytes_m[code m] ≤ Σ_m (max_m − T_m[code m]) = best − sum
 //!
-//! and a vector whose bytes sum to more than (best − floor) / step cannot reach the score `floor`. Nothing else is
-//! concluded from the bytes: what is left is scored in f32. The step follows the floor, so that the 255 steps always
-//! span just what a vector may lack: the higher the floor, the finer the bytes.
+//! and a vector whose bytes sum to more than (best − need) / step cannot have a sum of `need`. Nothing else is concluded
+//! from the bytes: what is left is scored. The step follows the floor, so that the 255 steps always span just what a
+//! vector may lack: the higher the floor, the finer the bytes.
 //!
-//! **Scale and bias.** sum · s + b ≥ floor means sum ≥ (floor − b) / s. With b⁺ the largest bias and s⁺ the largest
-//! scale, the right side is
+//! **What a sum needs.** To score φ, the sum S of the table entries alone, in real numbers, must be at least need_b(φ),
+//! where b is the byte of the vector's last column, if there is one, and β the probe's base:
 //!
-//! > (floor − b) / s = (floor − b⁺) / s + (b⁺ − b) / s ≥ (floor − b⁺) / s + (b⁺ − b) / s⁺
+//! | | score | need |
+//! |---|---|---|
+//! | none | β + S | φ − β |
+//! | scale | (β + S) · s | φ / s_b − β |
+//! | bias | (β + S) + v, v ≤ e_{b+1} | φ − e_{b+1} − β |
+//! | exact | what a [`Measure`](super::adjust::Measure) says | its need, less β |
 //!
-//! One term for each byte: `need` is the least that the first takes over all scales; what is above it, and the second
-//! term, are lacks like the others, and get byte tables. They are made for one floor φ; for a higher one, each vector's
-//! need is higher by (floor − φ) / s, at least (floor − φ) / s⁺. Without a scale s is 1 and nothing is lost.
+//! With `least` the least need of all bytes, what is above it is a lack like the others, and gets a byte table of its own:
+//! `extra_b` = (need_b − least) / step, rounded down. A vector that reaches φ has S ≥ need_b, and
 //!
-//! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, B the largest |bias| and s⁻ the smallest scale:
-//! - a score is M additions from 0, a product and an addition, all in f32: it is off the true one by less than
-//!   (M + 2) · u · s A + u · B, or in terms of the sum by (M + 2) · u · A + u · B / s⁻, to first order; twice that is
-//!   added to `best`, and `TINY` for products that underflow;
+//! > Σ_m bytes_m + extra_b ≤ (best − S) / step + (need_b − least) / step ≤ (best − least) / step
+//!
+//! **Segments.** Neither `best` nor the tables' bytes depend on base, levels or φ, but for the step. Any step is sound for
+//! any of them: so they are kept from one segment to the next as long as 160 to 255 steps span the lack, and only the
+//! 256 bytes of the last column are made anew.
+//!
+//! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
+//! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
+//!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first order;
+//!   twice that is taken off the need, and `TINY` for products that underflow. Of a v far below 0 only its upper end is
+//!   known; but −v − u|v| is least at the largest v, so that the end will do. A measure speaks of S in real numbers, and
+//!   nothing is taken off;
 //! - a lack in steps is an f32 subtraction, product (with a rounded 1 / step) and subtraction of ½; it is at most
 //!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 66 · 2⁻¹⁴ steps;
-//! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: `best`
-//!   is raised by 2⁻⁴⁸ of them.
+//! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: 2⁻⁴⁸ of
+//!   each is taken off it.
 
-use super::adjust::Adjust;
+use super::adjust::{Adjust, interval};
 use crate::scan::tables::Table;
 
 /// Above the largest possible error of a sum of bytes, in steps.
@@ -38,6 +50,8 @@ const MAX_MAGNITUDE: f64 = f32::MAX as f64 / 4.0;
 const TINY: f64 = 1e-27;
 /// The smallest step: its inverse is finite, and it is normal. (A coarser step is always sound.)
 const MIN_STEP: f64 = 1e-36;
+/// The largest step: its inverse is normal.
+const MAX_STEP: f64 = 1e36;
 /// The lack in steps that passes when the tables are new.
 const FRESH: f64 = 254.0;
 /// Tables are made anew when less than this many steps pass.
@@ -47,25 +61,28 @@ const STALE: f64 = 160.0;
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
     tables: &'a [Table],
-    adjust: Adjust<'a>,
+    query: usize,
     maxima: Vec<f32>,
     /// No table sum is above this.
     best: f64,
-    /// b⁺, 0 without a bias.
-    most_bias: f64,
-    /// s⁻ and s⁺, 1 without a scale.
-    scales: (f64, f64),
-    /// The floor that the byte tables were made for, and best − need at that floor.
-    made_for: Option<(f64, f64)>,
+    /// A: no table sum is larger in magnitude.
+    magnitude: f64,
+    /// What is searched: its adjustment and base.
+    place: (Adjust<'a>, f32),
+    /// Whether no f32 on the way to a score overflows there.
+    is_small: bool,
     step: f64,
+    /// What the last floor needs, for each byte; one entry if there are no bytes.
+    needs: Vec<f64>,
+    /// Of the tables, and of the last column if there is one.
     bytes: Vec<[u8; 256]>,
     /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
-    last: (f32, u8),
+    last: (f32, Option<u8>),
 }
 
 impl<'a> Bounds<'a> {
     /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
-    pub(super) fn new(tables: &'a [Table], adjust: Adjust<'a>) -> Option<Self> {
+    pub(super) fn new(tables: &'a [Table], query: usize, n_columns: usize) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude) = (Vec::with_capacity(tables.len()), 0.0, 0.0);
         for table in tables {
             let (least, most) = range(table)?;
@@ -73,53 +90,50 @@ impl<'a> Bounds<'a> {
             best += f64::from(most);
             magnitude += f64::from(most).abs().max(f64::from(least).abs());
         }
-        let ((least_scale, scale), (least_bias, bias)) =
-            (levels(adjust.scale, 1.0), levels(adjust.bias, 0.0));
-        let bias_magnitude = bias.abs().max(least_bias.abs());
-        if magnitude.max(magnitude * scale) + bias_magnitude > MAX_MAGNITUDE {
-            return None;
-        }
-        let unit = f64::from(f32::EPSILON / 2.0);
-        best += 2.0 * unit * ((tables.len() + 2) as f64 * magnitude + bias_magnitude / least_scale);
-        if adjust.scale.is_some() {
-            best += TINY;
-        }
-        let bytes = vec![[0; 256]; tables.len() + adjust.n_columns()];
-        let (scales, most_bias) = ((least_scale, scale), bias);
-        Some(Self {
+        let bytes = vec![[0; 256]; n_columns];
+        let place = (Adjust::None, 0.0);
+        let last = (f32::NAN, None);
+        (magnitude <= MAX_MAGNITUDE).then_some(Self {
             tables,
-            adjust,
+            query,
             maxima,
             best,
-            most_bias,
-            scales,
-            made_for: None,
+            magnitude,
+            place,
+            is_small: true,
             step: 0.0,
+            needs: Vec::new(),
             bytes,
-            last: (f32::NAN, 0),
+            last,
         })
     }
 
-    /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not.
-    /// Makes the byte tables anew where that pays. A floor is not below those before it, or the tables are made anew.
-    pub(super) fn limit(&mut self, floor: f32) -> u8 {
+    /// Goes on with a segment of this adjustment and base.
+    pub(super) fn enter(&mut self, adjust: Adjust<'a>, base: f32) {
+        self.place = (adjust, base);
+        self.is_small = self.is_small();
+        self.last = (f32::NAN, None);
+    }
+
+    /// Above the error of a sum of base and table entries in f32. `None` where it may overflow.
+    pub(super) fn error(&self) -> Option<f64> {
+        self.is_small.then(|| self.margin())
+    }
+
+    /// Above the error of a score of f32 sums, but for what a bias adds, in terms of the sum.
+    fn margin(&self) -> f64 {
+        let unit = f64::from(f32::EPSILON / 2.0);
+        let base = f64::from(self.place.1).abs();
+        2.0 * unit * (self.tables.len() + 2) as f64 * (self.magnitude + base)
+    }
+
+    /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not. `None` where
+    /// nothing can be proven. Makes the byte tables anew where that pays.
+    pub(super) fn limit(&mut self, floor: f32) -> Option<u8> {
         if floor != self.last.0 {
             self.last = (floor, self.new_limit(floor.into()));
         }
         self.last.1
-    }
-
-    fn new_limit(&mut self, floor: f64) -> u8 {
-        let lack = match self.made_for {
-            Some((made_for, lack)) if made_for <= floor => {
-                (lack - (floor - made_for) / self.scales.1).max(0.0)
-            }
-            _ => f64::INFINITY,
-        };
-        let stale = lack < self.step * STALE && self.step > MIN_STEP;
-        let lack = if stale || lack > self.step * FRESH { self.make(floor) } else { lack };
-        let limit = (lack / self.step + SLACK) as u16 + 1; // rounds down
-        u8::try_from(limit).expect("at most FRESH + 1: a sum saturated at 255 does not pass")
     }
 
     /// The byte tables of the last limit.
@@ -127,36 +141,66 @@ impl<'a> Bounds<'a> {
         &self.bytes
     }
 
-    /// Makes the byte tables for a floor. Returns what may lack.
-    fn make(&mut self, floor: f64) -> f64 {
-        let (least_scale, most_scale) = self.scales;
-        // Decreasing in the scale if it is positive, else increasing: least at one of the ends.
-        let need_at = |scale: f64| (floor - self.most_bias) / scale;
-        let (at_least, at_most) = (need_at(least_scale), need_at(most_scale));
-        let need = at_least.min(at_most);
-        let lack = (self.best - need + at_least.abs().max(at_most.abs()) * 2f64.powi(-48)).max(0.0);
-        self.step = (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP);
-        self.made_for = Some((floor, lack));
-
-        let inverse = (1.0 / self.step) as f32;
-        for ((bytes, table), &most) in self.bytes.iter_mut().zip(self.tables).zip(&self.maxima) {
-            quantize(bytes, table, most, inverse);
+    fn new_limit(&mut self, floor: f64) -> Option<u8> {
+        if !self.is_small {
+            return None;
         }
-        let mut extra = self.bytes[self.tables.len()..].iter_mut();
-        let mut fill = |levels: &[f32; 256], lack: &dyn Fn(f64) -> f64| {
-            let bytes = extra.next().expect("a table for each column");
-            bytes
+        self.set_needs(floor);
+        let least = self.needs.iter().copied().fold(f64::INFINITY, f64::min);
+        let lack = (self.best - least).max(0.0);
+        if !lack.is_finite() || lack > MAX_STEP * FRESH {
+            return None;
+        }
+        if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH {
+            self.step = (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP);
+            let inverse = (1.0 / self.step) as f32;
+            for ((bytes, table), &most) in self.bytes.iter_mut().zip(self.tables).zip(&self.maxima) {
+                quantize(bytes, table, most, inverse);
+            }
+        }
+        if let Some(extra) = self.bytes.get_mut(self.tables.len()) {
+            extra
                 .iter_mut()
-                .zip(levels)
-                .for_each(|(byte, &level)| *byte = (lack(level.into()) / self.step) as u8);
+                .zip(&self.needs)
+                .for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
+        }
+        let limit = (lack / self.step + SLACK) as u16 + 1; // rounds down
+        Some(u8::try_from(limit).expect("at most FRESH + 1: a sum saturated at 255 does not pass"))
+    }
+
+    fn is_small(&self) -> bool {
+        let most = |numbers: &[f32]| numbers.iter().fold(0f32, |most, number| most.max(number.abs()));
+        let (adjust, base) = self.place;
+        let sum = self.magnitude + f64::from(base).abs();
+        let score = match adjust {
+            Adjust::Scale(levels) => sum * f64::from(most(levels)),
+            Adjust::Bias { edges, .. } => sum + f64::from(most(edges)),
+            Adjust::None | Adjust::Exact { .. } => sum,
         };
-        if let Some(levels) = self.adjust.scale {
-            fill(levels, &|scale| need_at(scale) - need);
+        sum.max(score) <= MAX_MAGNITUDE
+    }
+
+    /// Finds the least table sum with each byte that reaches a floor.
+    fn set_needs(&mut self, floor: f64) {
+        let (adjust, base) = self.place;
+        let (base, margin, query) = (f64::from(base), self.margin(), self.query);
+        self.needs.clear();
+        let need = |byte: u8| {
+            let need = match adjust {
+                Adjust::None => floor - margin,
+                Adjust::Scale(levels) => floor / f64::from(levels[usize::from(byte)]) - margin - TINY,
+                Adjust::Bias { edges, .. } => {
+                    let most = interval(edges, byte).1;
+                    floor - most - margin - 2f64.powi(-23) * most.abs()
+                }
+                Adjust::Exact { edges, measure, .. } => measure.need(query, floor, interval(edges, byte)),
+            };
+            need - base - (need.abs() + base.abs()) * 2f64.powi(-48)
+        };
+        match adjust {
+            Adjust::None => self.needs.push(need(0)),
+            _ => self.needs.extend((0..=255).map(need)),
         }
-        if let Some(levels) = self.adjust.bias {
-            fill(levels, &|bias| (self.most_bias - bias) / most_scale);
-        }
-        lack
     }
 }
 
@@ -187,15 +231,6 @@ fn range(table: &Table) -> Option<(f32, f32)> {
     (not_finite == [0.0; 16]).then_some((least, most))
 }
 
-/// Least and largest level, `default` without levels.
-fn levels(levels: Option<&[f32; 256]>, default: f64) -> (f64, f64) {
-    let levels = || levels.into_iter().flatten().map(|&level| f64::from(level));
-    if levels().next().is_none() {
-        return (default, default);
-    }
-    (levels().fold(f64::INFINITY, f64::min), levels().fold(f64::NEG_INFINITY, f64::max))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,16 +241,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// 64 vectors; each one's score in turn is the floor, from the lowest on: whoever reaches it must pass.
+        /// 64 vectors in two segments; each one's score in turn is the floor, in any order: whoever reaches it must pass.
         #[test]
         fn who_reaches_the_floor_passes(
             m in 1..=64usize,
             seed in any::<u64>(),
-            adjust in 0..4usize,
+            adjust in 0..3usize,
             offset in prop::sample::select(vec![0.0f32, 1.0, -1e3, 1e6, 1e9, -3e36]),
             spread in prop::sample::select(vec![0.0f32, 1e-38, 1e-3, 1.0, 100.0, 3e36]),
             scales in prop::sample::select(vec![0.0f32, 0.1, 10.0, 60.0]),
             biases in prop::sample::select(vec![1e-9f32, 1.0, 1e6, 1e30]),
+            bases in prop::sample::select(vec![0.0f32, 1e-3, 1.0, 1e5, 1e30]),
+            is_sorted in any::<bool>(),
         ) {
             let mut state = seed;
             let mut next = || {
@@ -224,47 +261,54 @@ mod tests {
             };
             let tables: Vec<Table> = (0..m).map(|_| std::array::from_fn(|_| offset + spread * next())).collect();
             let scale: [f32; 256] = std::array::from_fn(|_| (scales * (2.0 * next() - 1.0)).exp2());
-            let bias: [f32; 256] = std::array::from_fn(|_| biases * (next() - 0.5));
-            let adjust = Adjust {
-                scale: (adjust & 1 > 0).then_some(&scale),
-                bias: (adjust & 2 > 0).then_some(&bias),
-                exact_bias: None,
-            };
-            let n_columns = m + adjust.n_columns();
+            let mut edges: [f32; 257] = std::array::from_fn(|_| biases * (next() - 0.5));
+            edges.sort_by(f32::total_cmp);
+            let n_columns = m + usize::from(adjust > 0);
             let lines: Vec<Line> = (0..n_columns).map(|_| std::array::from_fn(|_| (next() * 256.0) as u8)).collect();
-            let scores = Scorer { tables: &tables, adjust }.block(0, &lines);
-            let mut floors = scores;
-            floors.sort_by(f32::total_cmp);
+            let exact: Vec<f32> = lines[n_columns - 1].iter().map(|&byte| {
+                let byte = usize::from(byte);
+                (edges[byte] + next() * (edges[byte + 1] - edges[byte])).clamp(edges[byte], edges[byte + 1])
+            }).collect();
+            let adjust = match adjust {
+                0 => Adjust::None,
+                1 => Adjust::Scale(&scale),
+                _ => Adjust::Bias { edges: &edges, exact: &exact },
+            };
 
-            let Some(mut bounds) = Bounds::new(&tables, adjust) else { return Ok(()) };
+            let Some(mut bounds) = Bounds::new(&tables, 0, n_columns) else { return Ok(()) };
+            let bases = [0.0, bases * (next() - 0.5)];
+            let scores = bases.map(|base| Scorer { tables: &tables, adjust, base }.block(0, &lines));
+            let mut floors = scores.concat();
+            if is_sorted {
+                floors.sort_by(f32::total_cmp);
+            }
             for floor in floors {
-                let limit = u32::from(bounds.limit(floor));
-                for lane in (0..BLOCK).filter(|&lane| scores[lane] >= floor) {
-                    let bytes = lines.iter().zip(bounds.bytes());
-                    let sum: u32 = bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[lane])])).sum();
-                    prop_assert!(sum < limit, "score {} reaches {floor}, but {sum} ≥ {limit}", scores[lane]);
+                for (base, scores) in bases.into_iter().zip(scores) {
+                    bounds.enter(adjust, base);
+                    let Some(limit) = bounds.limit(floor) else { continue };
+                    for lane in (0..BLOCK).filter(|&lane| scores[lane] >= floor) {
+                        let bytes = lines.iter().zip(bounds.bytes());
+                        let sum: u32 = bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[lane])])).sum();
+                        prop_assert!(sum < limit.into(), "score {} reaches {floor}, but {sum} ≥ {limit}", scores[lane]);
+                    }
                 }
             }
         }
     }
 
     /// Whether all 256 vectors of one table, times `scale`, pass where the floor is their own score.
-    fn each_passes_at_its_own_score(table: &Table, scale: Option<f32>) -> bool {
-        let scale = scale.map(|scale| [scale; 256]);
+    fn each_passes_at_its_own_score(table: &Table, scale: f32) -> bool {
+        let scale = [scale; 256];
         let tables = [*table];
-        let adjust = Adjust { scale: scale.as_ref(), ..Adjust::default() };
+        let adjust = Adjust::Scale(&scale);
         (0..256).all(|code| {
-            let mut lines: Vec<Line> = vec![[code as u8; BLOCK]];
-            lines.resize(1 + adjust.n_columns(), [0; BLOCK]);
-            let floor = Scorer { tables: &tables, adjust }.lane(0, &lines, 0);
-            let mut bounds = Bounds::new(&tables, adjust).expect("finite and small");
-            let limit = u32::from(bounds.limit(floor));
-            lines
-                .iter()
-                .zip(bounds.bytes())
-                .map(|(line, bytes)| u32::from(bytes[usize::from(line[0])]))
-                .sum::<u32>()
-                < limit
+            let lines: Vec<Line> = vec![[code as u8; BLOCK], [0; BLOCK]];
+            let floor = Scorer { tables: &tables, adjust, base: 0.0 }.lane(0, &lines, 0);
+            let mut bounds = Bounds::new(&tables, 0, 2).expect("finite and small");
+            bounds.enter(adjust, 0.0);
+            let limit = u32::from(bounds.limit(floor).expect("finite and small"));
+            let bytes = lines.iter().zip(bounds.bytes());
+            bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[0])])).sum::<u32>() < limit
         })
     }
 
@@ -272,7 +316,7 @@ mod tests {
     #[test]
     fn what_underflows_passes() {
         let table = std::array::from_fn(|code| -1e-30 * (1 + code) as f32);
-        assert!(each_passes_at_its_own_score(&table, Some(2f32.powi(-60))));
+        assert!(each_passes_at_its_own_score(&table, 2f32.powi(-60)));
     }
 
     #[test]
@@ -280,7 +324,7 @@ mod tests {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             let mut table = [0.0; 256];
             table[77] = value;
-            assert!(Bounds::new(&[table], Adjust::default()).is_none());
+            assert!(Bounds::new(&[table], 0, 1).is_none());
         }
     }
 }

@@ -2,33 +2,39 @@
 //!
 //! **What is returned** is defined to the bit, whatever the instruction set, number of threads, batch or chunk size:
 //! the k best by score descending, then position ascending, where a score is the sum of f32 table entries added in the
-//! order m = 0 … M−1, from 0, times the scale and plus the bias if there are any; NaN counts as −∞.
+//! order m = 0 … M−1, from the probe's base, times the scale or plus the bias if there is one; NaN counts as −∞. Where a
+//! [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure, to its last bit.
 //!
 //! **How.** Each query keeps the k best so far and with them a floor. `bounds` turns the floor and the query's tables
 //! into byte tables and a limit; a `kernel` marks, 64 vectors at a time, those that may reach the floor; these few are
-//! scored in f32 (`score`) and offered to the top k. The kernel is the only part written per instruction set.
+//! scored in f32 (`score`) and offered to the top k, or their scores are bounded (`brackets`), and those that may be of
+//! the k best at last are scored by the measure. The kernel is the only part written per instruction set.
 
 mod adjust;
 mod bounds;
+mod brackets;
 mod kernel;
 mod scanner;
 mod score;
+mod segment;
 pub mod tables;
 pub(crate) mod topk;
 
-pub use adjust::{Adjust, Levels, levels_above};
+pub use adjust::{Adjust, Edges, Levels, Measure};
+pub use segment::{Probe, Probes, Segment};
 
-use crate::codes::packed::{BLOCK, PackedView};
+use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::tables::Tables;
 use crate::scan::topk::{Key, TopK};
+use brackets::{Brackets, Candidate};
 use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
-use scanner::Scanner;
+use scanner::{Found, Scanner};
 use std::ops::Range;
 
 /// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
@@ -38,49 +44,47 @@ const GROUP: usize = 64;
 /// Blocks in a row that a sample takes.
 const SAMPLE_RUN: usize = 8;
 /// Blocks below which it does not pay to split the codes between threads.
-const MIN_SEGMENT: usize = 256;
+const MIN_PART: usize = 256;
+/// Candidates that a measure scores before another thread may take some.
+const MEASURED: usize = 128;
 
 /// What a search found, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hits {
     /// (nq, k). −∞ where fewer than k vectors were searched.
     pub scores: Array2<f32>,
-    /// (nq, k), rows of the codes. −1 where fewer than k vectors were searched.
+    /// (nq, k), positions of the vectors. −1 where fewer than k vectors were searched.
     pub positions: Array2<i64>,
 }
 
-/// What a search takes into account beside codes and tables.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
-    /// The vectors to search: bit i of word b stands for vector 64 b + i; as many words as the codes have blocks.
-    pub allowed: Option<&'a [u64]>,
-    /// Scale and bias of the vectors.
-    pub adjust: Adjust<'a>,
-}
-
-/// Finds the `k` best of `codes` for each query of `tables`, on the threads of the current rayon pool.
+/// Finds the `k` best vectors of `segments` for each query of `tables`, on the threads of the current rayon pool. Each
+/// query searches the segments that `probes` names.
 ///
 /// `monitor` hears of vectors × queries, once a chunk.
 ///
 /// # Errors
-/// `codes` are not of as many columns as `tables` and options ask for, an option is of another length or value than
-/// said there, this machine lacks `isa`, or the monitor stops the search.
+/// Codes are not of as many columns as `tables` and adjustment ask for, segments differ in kind, something is of another
+/// length or value than said there, this machine lacks `isa`, or the monitor stops the search.
 pub fn search(
-    codes: PackedView<'_>,
+    segments: &[Segment<'_>],
+    probes: Probes<'_>,
     tables: &Tables,
     k: usize,
-    options: Options<'_>,
     isa: Isa,
     monitor: &dyn Monitor,
 ) -> Result<Hits> {
-    let plan = Plan::new(codes, tables, k, options, isa)?;
-    let mut hits = Hits::none(tables.n_queries(), k)?;
     let n_queries = tables.n_queries();
-    let counter = Counter::new(monitor, codes.len() as u64 * n_queries as u64);
+    let mut hits = Hits::none(n_queries, k)?;
+    if segments.is_empty() {
+        return Ok(hits);
+    }
+    let plan = Plan::new(segments, probes, tables, k, isa)?;
+    let counter = Counter::new(monitor, plan.work());
     let queries: Vec<usize> = (0..n_queries).collect();
     let mut found = plan.run(&queries, true, &counter)?;
     // A guess that was too high: hardly ever (see `guess`).
-    let missed: Vec<usize> = queries.into_iter().filter(|&query| found[query].len() < plan.k).collect();
+    let missed: Vec<usize> =
+        queries.into_iter().filter(|&query| found[query].len() < plan.k(query)).collect();
     if !missed.is_empty() {
         let again = plan.run(&missed, false, &Counter::new(monitor, 0))?;
         missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
@@ -94,72 +98,102 @@ pub fn search(
 
 /// What is the same for all queries of a search.
 struct Plan<'a> {
-    codes: PackedView<'a>,
+    segments: &'a [Segment<'a>],
+    probes: Probes<'a>,
     tables: &'a Tables,
-    options: Options<'a>,
     kernel: Kernel,
-    /// Vectors to search.
-    n: usize,
-    /// At most n.
+    /// Of each query, the vectors that it may find.
+    n: Vec<usize>,
+    /// Before each segment, the blocks of those before it; and all of them.
+    starts: Vec<usize>,
     k: usize,
 }
 
 impl<'a> Plan<'a> {
     fn new(
-        codes: PackedView<'a>,
+        segments: &'a [Segment<'a>],
+        probes: Probes<'a>,
         tables: &'a Tables,
         k: usize,
-        options: Options<'a>,
         isa: Isa,
     ) -> Result<Self> {
-        let (m, extra) = (tables.n_tables(), options.adjust.n_columns());
-        if codes.n_columns() != m + extra {
-            let columns = codes.n_columns();
-            return Err(invalid!(
-                "codes have {columns} columns: want {m} for the tables and {extra} for scale and bias"
-            ));
-        }
-        options.adjust.check(codes)?;
-        let n = match options.allowed {
-            Some(allowed) if allowed.len() != codes.n_blocks() => {
-                let (words, blocks) = (allowed.len(), codes.n_blocks());
-                return Err(invalid!(
-                    "allowed has {words} words of 64 vectors, the codes have {blocks} blocks"
-                ));
-            }
-            Some(allowed) => {
-                let beyond = allowed.len() * BLOCK - codes.len();
-                let in_last = allowed.last().map_or(0, |&last| beyond_bits(last, beyond));
-                allowed.iter().map(|word| word.count_ones() as usize).sum::<usize>() - in_last
-            }
-            None => codes.len(),
-        };
         let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
-        Ok(Self { codes, tables, options, kernel, n, k: k.min(n) })
+        probes.check(segments.len(), tables.n_queries())?;
+        let mut starts = vec![0];
+        for segment in segments {
+            segment.check(tables)?;
+            if !segment.adjust.is_like(&segments[0].adjust) {
+                let (one, other) = (segments[0].adjust, segment.adjust);
+                return Err(invalid!("segments differ in what adjusts scores: {one:?} and {other:?}"));
+            }
+            starts.push(starts[starts.len() - 1] + segment.codes.n_blocks());
+        }
+        let allowed: Vec<usize> = segments.iter().map(Segment::n_allowed).collect();
+        let n = match probes {
+            Probes::All => vec![allowed.iter().sum(); tables.n_queries()],
+            Probes::Each(probes) => {
+                probes.iter().map(|probes| probes.iter().map(|probe| allowed[probe.segment]).sum()).collect()
+            }
+        };
+        Ok(Self { segments, probes, tables, kernel, n, starts, k })
+    }
+
+    /// How many vectors to find for a query.
+    fn k(&self, query: usize) -> usize {
+        self.k.min(self.n[query])
+    }
+
+    /// Vectors that all queries together pass over.
+    fn work(&self) -> u64 {
+        let of = |segment: usize| self.segments[segment].codes.len() as u64;
+        match self.probes {
+            Probes::All => self.tables.n_queries() as u64 * (0..self.segments.len()).map(of).sum::<u64>(),
+            Probes::Each(probes) => probes.iter().flatten().map(|probe| of(probe.segment)).sum(),
+        }
     }
 
     /// The at most k best of each of `queries`, sorted. With `guess`, fewer than k where the guess was too high.
     fn run(&self, queries: &[usize], guess: bool, counter: &Counter<'_>) -> Result<Vec<Vec<Key>>> {
-        let (segments, groups) = split(self.codes.n_blocks(), queries.len(), rayon::current_num_threads());
-        let tasks = groups.iter().flat_map(|group| segments.iter().map(move |blocks| (group, blocks)));
+        let n_blocks = self.starts[self.segments.len()];
+        let (parts, groups) = split(n_blocks, queries.len(), rayon::current_num_threads());
+        let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
-        let parts = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
+        let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
             let mut scanners: Vec<_> = queries[group.clone()]
                 .iter()
                 .map(|&query| {
-                    let floor =
-                        if guess { self.guess(query, 32 * segments.len()) } else { f32::NEG_INFINITY };
-                    Scanner::new(self, query, self.k, floor)
+                    let floor = if guess { self.guess(query, 32 * parts.len()) } else { f32::NEG_INFINITY };
+                    (query, Scanner::new(self, query, self.k(query), floor))
                 })
                 .collect();
             self.scan(&mut scanners, blocks.clone(), counter)?;
-            Ok(scanners.into_iter().map(Scanner::into_sorted).collect())
+            Ok(scanners.into_iter().map(|(_, scanner)| (scanner.guess(), scanner.into_found())).collect())
         });
-        let parts = parts.collect::<Result<Vec<Vec<Vec<Key>>>>>()?;
-        if segments.len() == 1 {
-            return Ok(parts.into_iter().flatten().collect());
+        let found = found.collect::<Result<Vec<Vec<(f32, Found)>>>>()?;
+        if parts.len() == 1 {
+            let found = found.into_iter().flatten().zip(queries).map(|(found, &query)| (query, [found]));
+            return Ok(self.merge_all(found));
         }
-        Ok(parts.chunks(segments.len()).flat_map(|segments| self.merge(segments)).collect())
+        // Of each query, what was found in every part.
+        let mut merged: Vec<Vec<(f32, Found)>> = queries.iter().map(|_| Vec::new()).collect();
+        let of = groups.iter().flat_map(|group| parts.iter().map(move |_| group));
+        for (found, group) in found.into_iter().zip(of) {
+            merged[group.clone()].iter_mut().zip(found).for_each(|(merged, found)| merged.push(found));
+        }
+        Ok(self.merge_all(queries.iter().copied().zip(merged)))
+    }
+
+    /// The best of each query, of what was found in all parts.
+    fn merge_all<T: IntoIterator<Item = (f32, Found)> + Send>(
+        &self,
+        found: impl Iterator<Item = (usize, T)>,
+    ) -> Vec<Vec<Key>> {
+        let merge = |(query, found): (usize, T)| self.merge(query, found);
+        match self.segments[0].adjust.measure() {
+            // It takes time to measure.
+            Some(_) => found.collect::<Vec<_>>().into_par_iter().map(merge).collect(),
+            None => found.map(merge).collect(),
+        }
     }
 
     /// A score that the k best most likely reach: the floor to start with.
@@ -168,46 +202,86 @@ impl<'a> Plan<'a> {
     /// where k / share are expected; `rank` is three standard deviations and some more above that.
     /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
     fn guess(&self, query: usize, share: usize) -> f32 {
-        let expected = self.k as f64 / share as f64;
+        let (n, k) = (self.n[query], self.k(query));
+        let expected = k as f64 / share as f64;
         let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
         // Nothing to gain, or too few to choose from.
-        if rank * 4 > self.k || self.n < 8 * rank * share {
+        if rank * 4 > k || n < 8 * rank * share {
             return f32::NEG_INFINITY;
         }
         let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
-        let n_blocks = self.codes.n_blocks();
-        for start in (0..n_blocks).step_by(SAMPLE_RUN * share) {
-            sample.scan(start..n_blocks.min(start + SAMPLE_RUN));
+        // Blocks of the query's segments, counted through: those before, and the next run.
+        let (mut before, mut next) = (0, 0);
+        for (segment, codes) in self.segments.iter().map(|segment| segment.codes).enumerate() {
+            let Some(base) = self.probes.base(query, segment) else { continue };
+            let n_blocks = codes.n_blocks();
+            while next < before + n_blocks {
+                let start = next - before;
+                sample.scan((segment, base), start..n_blocks.min(start + SAMPLE_RUN));
+                next += SAMPLE_RUN * share;
+            }
+            before += n_blocks;
         }
         sample.floor()
     }
 
-    /// Takes all scanners over `blocks`, chunk by chunk.
-    fn scan(&self, scanners: &mut [Scanner<'_>], blocks: Range<usize>, counter: &Counter<'_>) -> Result<()> {
-        let rows = parallel::rows(CHUNK_BYTES / self.codes.n_columns());
-        for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
-            let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
-            scanners.iter_mut().for_each(|scanner| scanner.scan(chunk.clone()));
-            let rows = (chunk.end * BLOCK).min(self.codes.len()).saturating_sub(chunk.start * BLOCK);
-            counter.add((rows * scanners.len()) as u64)?;
+    /// Takes all scanners over `blocks` of all segments, chunk by chunk.
+    fn scan(
+        &self,
+        scanners: &mut [(usize, Scanner<'_>)],
+        blocks: Range<usize>,
+        counter: &Counter<'_>,
+    ) -> Result<()> {
+        for (at, segment) in self.segments.iter().enumerate() {
+            let here = self.starts[at]..self.starts[at + 1];
+            let blocks = blocks.start.max(here.start)..blocks.end.min(here.end);
+            if blocks.is_empty() {
+                continue;
+            }
+            let blocks = blocks.start - here.start..blocks.end - here.start;
+            let probing = scanners
+                .iter_mut()
+                .filter_map(|(query, scanner)| self.probes.base(*query, at).map(|base| (base, scanner)));
+            let mut probing: Vec<_> = probing.collect();
+            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_columns());
+            for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
+                let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
+                probing.iter_mut().for_each(|(base, scanner)| scanner.scan((at, *base), chunk.clone()));
+                let rows = (chunk.end * BLOCK).min(segment.codes.len()).saturating_sub(chunk.start * BLOCK);
+                counter.add((rows * probing.len()) as u64)?;
+            }
         }
         Ok(())
     }
 
-    /// The best of each query over all segments, sorted.
-    fn merge(&self, segments: &[Vec<Vec<Key>>]) -> Vec<Vec<Key>> {
-        let best = (0..segments[0].len()).map(|query| {
-            let mut found = TopK::new(self.k);
-            segments.iter().flat_map(|segment| &segment[query]).for_each(|&key| found.push(key));
-            found.into_sorted()
-        });
-        best.collect()
+    /// The best of a query over all parts, sorted; `found` says of each part the guess and what was found.
+    fn merge(&self, query: usize, found: impl IntoIterator<Item = (f32, Found)>) -> Vec<Key> {
+        let k = self.k(query);
+        let mut found = found.into_iter().peekable();
+        let (mut best, mut brackets, mut guess) = (TopK::new(k), Brackets::new(k), f32::NEG_INFINITY);
+        while let Some((part_guess, part)) = found.next() {
+            guess = guess.max(part_guess);
+            match part {
+                // The only one.
+                Found::Known(keys) if best.is_empty() && found.peek().is_none() => return keys,
+                Found::Known(keys) => keys.into_iter().for_each(|key| best.push(key)),
+                Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
+            }
+        }
+        let candidates = brackets.into_candidates();
+        if let Some(measure) = self.segments[0].adjust.measure() {
+            let measured =
+                candidates.par_iter().with_min_len(MEASURED).map(|&Candidate { segment, at, .. }| {
+                    let segment = &self.segments[segment];
+                    let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
+                    Key::new(measure.score(query, &code), segment.first + at as u64)
+                });
+            // Those below the guess were not all looked for.
+            let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();
+            measured.into_iter().for_each(|key| best.push(key));
+        }
+        best.into_sorted()
     }
-}
-
-/// How many of the upper `beyond` bits of a word are set.
-fn beyond_bits(word: u64, beyond: usize) -> usize {
-    word.checked_shr((BLOCK - beyond) as u32).unwrap_or(0).count_ones() as usize
 }
 
 /// Ranges of blocks and of queries; each thread takes one of each at a time.
@@ -219,8 +293,8 @@ fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usiz
         let n_groups = n_threads * n_queries.div_ceil(n_threads * GROUP);
         return (ranges(n_blocks, n_blocks), ranges(n_queries, n_queries.div_ceil(n_groups)));
     }
-    let segments = n_threads.min(n_blocks / MIN_SEGMENT).max(1);
-    (ranges(n_blocks, n_blocks.div_ceil(segments)), ranges(n_queries, GROUP))
+    let parts = n_threads.min(n_blocks / MIN_PART).max(1);
+    (ranges(n_blocks, n_blocks.div_ceil(parts)), ranges(n_queries, GROUP))
 }
 
 /// 0..n in pieces of `size`; one empty piece if n is 0.

@@ -1,10 +1,12 @@
 //! One query on its way over the codes.
 
-use super::Plan;
+use super::adjust::Measure;
 use super::bounds::Bounds;
+use super::brackets::{Brackets, Candidate};
 use super::kernel::Kernel;
 use super::score::Scorer;
-use crate::codes::packed::{BLOCK, Line, PackedView};
+use super::{Plan, Segment};
+use crate::codes::packed::{BLOCK, Line};
 use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
@@ -15,52 +17,104 @@ const SPARSE: usize = 4;
 
 /// The k best of a query so far.
 pub(super) struct Scanner<'a> {
-    codes: PackedView<'a>,
-    allowed: Option<&'a [u64]>,
+    segments: &'a [Segment<'a>],
+    query: usize,
+    /// The segment that it is in, if it has been in one.
+    at: usize,
     scorer: Scorer<'a>,
     kernel: Kernel,
     /// Vectors that score less are not looked for.
     guess: f32,
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
-    found: TopK,
+    best: Best<'a>,
     /// Blocks seen.
     seen: usize,
 }
 
+/// What is kept of the vectors that were scored.
+enum Best<'a> {
+    /// By their table sums.
+    Known(TopK),
+    /// By the bounds that table sums give.
+    Bracketed(Brackets, &'a dyn Measure),
+}
+
+/// What a scanner found.
+pub(super) enum Found {
+    /// The best, in order.
+    Known(Vec<Key>),
+    /// Some, the best among them.
+    Bracketed(Vec<Candidate>),
+}
+
 impl<'a> Scanner<'a> {
     /// For the `k` best for query `query`, and no vector that scores less than `guess`.
-    pub(super) fn new(plan: &Plan<'a>, query: usize, k: usize, guess: f32) -> Self {
-        let scorer = Scorer { tables: plan.tables.query(query), adjust: plan.options.adjust };
+    pub(super) fn new(plan: &'a Plan<'a>, query: usize, k: usize, guess: f32) -> Self {
+        let (tables, segment) = (plan.tables.query(query), &plan.segments[0]);
+        let best = match segment.adjust.measure() {
+            Some(measure) => Best::Bracketed(Brackets::new(k), measure),
+            None => Best::Known(TopK::new(k)),
+        };
         Self {
-            codes: plan.codes,
-            allowed: plan.options.allowed,
-            scorer,
+            segments: plan.segments,
+            query,
+            at: usize::MAX,
+            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0 },
             kernel: plan.kernel,
             guess,
-            bounds: Bounds::new(scorer.tables, scorer.adjust),
-            found: TopK::new(k),
+            bounds: Bounds::new(tables, query, segment.codes.n_columns()),
+            best,
             seen: 0,
         }
     }
 
-    /// What was found, best first; at most k, and none below the guess.
-    pub(super) fn into_sorted(self) -> Vec<Key> {
-        let mut found = self.found.into_sorted();
-        // Vectors below the guess were skipped, but not all of them.
-        found.truncate(found.partition_point(|key| key.score() >= self.guess));
-        found.shrink_to_fit();
-        found
+    /// Scores below this were not looked for.
+    pub(super) fn guess(&self) -> f32 {
+        self.guess
+    }
+
+    /// What was found: the k best among it, but for those below the guess.
+    pub(super) fn into_found(self) -> Found {
+        match self.best {
+            Best::Known(found) => {
+                let mut found = found.into_sorted();
+                // Vectors below the guess were skipped, but not all of them.
+                found.truncate(found.partition_point(|key| key.score() >= self.guess));
+                found.shrink_to_fit();
+                Found::Known(found)
+            }
+            Best::Bracketed(brackets, _) => {
+                let mut candidates = brackets.into_candidates();
+                candidates.retain(|candidate| candidate.high >= self.guess);
+                candidates.shrink_to_fit();
+                Found::Bracketed(candidates)
+            }
+        }
     }
 
     /// The score that a vector must reach to be of the k best, −∞ if nothing is known of it.
     pub(super) fn floor(&mut self) -> f32 {
-        self.found.settle();
-        self.found.floor().unwrap_or(f32::NEG_INFINITY).max(self.guess)
+        let floor = match &mut self.best {
+            Best::Known(found) => {
+                found.settle();
+                found.floor().unwrap_or(f32::NEG_INFINITY)
+            }
+            Best::Bracketed(brackets, _) => brackets.floor(),
+        };
+        floor.max(self.guess)
     }
 
-    /// Takes some more blocks, each of which must be taken once.
-    pub(super) fn scan(&mut self, mut blocks: Range<usize>) {
+    /// Takes some more blocks of a segment that it probes from `base`, each of which must be taken once.
+    pub(super) fn scan(&mut self, (segment, base): (usize, f32), mut blocks: Range<usize>) {
+        if self.at != segment {
+            self.at = segment;
+            let adjust = self.segments[segment].adjust;
+            self.scorer = Scorer { adjust, base, ..self.scorer };
+            if let Some(bounds) = &mut self.bounds {
+                bounds.enter(adjust, base);
+            }
+        }
         loop {
             // Without a guess the floor rises fast at first: look at it often.
             let size = if self.guess > f32::NEG_INFINITY { CALL } else { (self.seen / 4).clamp(1, CALL) };
@@ -76,7 +130,7 @@ impl<'a> Scanner<'a> {
 
     /// At most `size` of `blocks`, from the first one with an allowed vector on.
     fn next_call(&self, mut blocks: Range<usize>, size: usize) -> Range<usize> {
-        if let Some(allowed) = self.allowed {
+        if let Some(allowed) = self.segments[self.at].allowed {
             let words = &allowed[blocks.clone()];
             blocks.start += words.iter().position(|&word| word != 0).unwrap_or(words.len());
         }
@@ -84,55 +138,87 @@ impl<'a> Scanner<'a> {
     }
 
     fn call(&mut self, blocks: Range<usize>) {
-        let lines = self.codes.lines(blocks.clone());
-        if let Some(words) = self.allowed.map(|allowed| &allowed[blocks.clone()])
+        let segment = &self.segments[self.at];
+        let lines = segment.codes.lines(blocks.clone());
+        if let Some(words) = segment.allowed.map(|allowed| &allowed[blocks.clone()])
             && words.iter().map(|word| word.count_ones() as usize).sum::<usize>() < blocks.len() / SPARSE
         {
             return self.score_marked(blocks, lines, words, marked(words));
         }
         let floor = self.floor();
-        match &mut self.bounds {
-            Some(bounds) if floor > f32::NEG_INFINITY => {
-                let limit = bounds.limit(floor);
-                let mut hits = [0; CALL];
-                let hits = &mut hits[..blocks.len()];
-                self.kernel.filter(lines, bounds.bytes(), limit, hits);
-                self.score_marked(blocks, lines, hits, marked(hits));
-            }
-            _ => self.score_all(blocks, lines),
+        if floor > f32::NEG_INFINITY
+            && let Some(bounds) = &mut self.bounds
+            && let Some(limit) = bounds.limit(floor)
+        {
+            let mut hits = [0; CALL];
+            let hits = &mut hits[..blocks.len()];
+            self.kernel.filter(lines, bounds.bytes(), limit, hits);
+            return self.score_marked(blocks, lines, hits, marked(hits));
         }
+        self.score_all(blocks, lines);
     }
 
-    /// Scores the vectors in `hits`, a word a block; few. The bits of `marked` say which words are not 0.
+    /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
-        let m = self.codes.n_columns();
+        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
             for lane in bits(hits[at] & self.present(block)) {
-                self.found
-                    .push(Key::new(self.scorer.lane(block, lines, lane), (block * BLOCK + lane) as u32));
+                let score = self.scorer.lane(block, lines, lane);
+                if let Best::Known(found) = &mut self.best {
+                    found.push(Key::new(score, first + (block * BLOCK + lane) as u64));
+                } else {
+                    self.bracket(block, lines, lane, score);
+                }
             }
         }
     }
 
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
-        for (block, lines) in blocks.zip(lines.chunks_exact(self.codes.n_columns())) {
+        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        for (block, lines) in blocks.zip(lines.chunks_exact(m)) {
             let scores = self.scorer.block(block, lines);
-            for lane in bits(self.present(block)) {
-                self.found.push(Key::new(scores[lane], (block * BLOCK + lane) as u32));
+            let present = bits(self.present(block));
+            if let Best::Known(found) = &mut self.best {
+                present.for_each(|lane| {
+                    found.push(Key::new(scores[lane], first + (block * BLOCK + lane) as u64));
+                });
+            } else {
+                present.for_each(|lane| self.bracket(block, lines, lane, scores[lane]));
             }
         }
+    }
+
+    /// Bounds the score of vector `lane` of a block, whose table sum is `sum`, and offers it.
+    fn bracket(&mut self, block: usize, lines: &[Line], lane: usize, sum: f32) {
+        let Best::Bracketed(brackets, measure) = &mut self.best else { return };
+        let at = block * BLOCK + lane;
+        // Without bounds nothing is known of the rounding either.
+        let (low, high) = match self.bounds.as_ref().and_then(Bounds::error) {
+            Some(error) => {
+                let sum = f64::from(sum);
+                let byte = lines.last().expect("a column at least")[lane];
+                let within = self.scorer.adjust.within(byte, at);
+                measure.bracket(self.query, (sum - error, sum + error), within)
+            }
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        // A bound that is NaN bounds nothing.
+        let low = if low.is_nan() { f32::NEG_INFINITY } else { (low as f32).next_down() };
+        let high = if high.is_nan() { f32::INFINITY } else { (high as f32).next_up() };
+        brackets.push(Candidate { low, high, segment: self.at, at });
     }
 
     /// Which lanes of a block hold vectors that are allowed.
     #[inline]
     fn present(&self, block: usize) -> u64 {
-        let filled = match self.codes.len() - block * BLOCK {
+        let segment = &self.segments[self.at];
+        let filled = match segment.codes.len() - block * BLOCK {
             rest @ 0..BLOCK => (1 << rest) - 1,
             _ => u64::MAX,
         };
-        self.allowed.map_or(filled, |allowed| allowed[block] & filled)
+        segment.allowed.map_or(filled, |allowed| allowed[block] & filled)
     }
 }
 

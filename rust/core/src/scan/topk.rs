@@ -1,6 +1,6 @@
 //! The k best of a stream of scored positions.
 //!
-//! A candidate is one `u64` key: the score in the upper half, so mapped that larger scores are larger integers, and
+//! A candidate is one `u128` key: the score in the upper half, so mapped that larger scores are larger integers, and
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
@@ -10,26 +10,26 @@ use ndarray::Array2;
 
 /// Score and position of a candidate as one integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key(u64);
+pub(crate) struct Key(u128);
 
 impl Key {
     /// NaN counts as −∞ and −0 as 0.
     #[inline]
-    pub(crate) fn new(score: f32, position: u32) -> Self {
+    pub(crate) fn new(score: f32, position: impl Into<u64>) -> Self {
         let score = if score.is_nan() { f32::NEG_INFINITY } else { score + 0.0 };
         let bits = score.to_bits();
         // Negative floats descend as integers: flip all their bits; and set the sign bit of the others.
         let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
-        Self(u64::from(ordered) << 32 | u64::from(!position))
+        Self(u128::from(ordered) << 64 | u128::from(!position.into()))
     }
 
     pub(crate) fn score(self) -> f32 {
-        let ordered = (self.0 >> 32) as u32;
+        let ordered = (self.0 >> 64) as u32;
         f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
     }
 
-    pub(crate) fn position(self) -> u32 {
-        !(self.0 as u32)
+    pub(crate) fn position(self) -> u64 {
+        !(self.0 as u64)
     }
 }
 
@@ -48,6 +48,11 @@ pub(crate) struct TopK {
 impl TopK {
     pub(crate) fn new(k: usize) -> Self {
         Self { k, keys: Vec::new(), floor: None }
+    }
+
+    /// Whether nothing was kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
 
     /// Offers a candidate.
@@ -124,7 +129,7 @@ impl Hits {
     pub(crate) fn set(&mut self, query: usize, found: &[Key]) {
         let row = self.scores.row_mut(query).into_iter().zip(self.positions.row_mut(query));
         for ((score, position), key) in row.zip(found) {
-            (*score, *position) = (key.score(), key.position().into());
+            (*score, *position) = (key.score(), key.position() as i64);
         }
     }
 }
@@ -147,12 +152,12 @@ mod tests {
     proptest! {
         #[test]
         fn equals_a_full_sort(scores in prop::collection::vec(any_score(), 0..400), k in 0..70usize, cut in 0..400usize) {
-            let mut want: Vec<(f32, u32)> = scores.iter().zip(0..).map(|(&s, i)| (if s.is_nan() { f32::NEG_INFINITY } else { s }, i)).collect();
+            let mut want: Vec<(f32, u64)> = scores.iter().zip(0..).map(|(&s, i)| (if s.is_nan() { f32::NEG_INFINITY } else { s }, i)).collect();
             want.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then(a.1.cmp(&b.1)));
             want.truncate(k);
             let (mut left, mut right) = (TopK::new(k), TopK::new(k));
             for (i, &score) in scores.iter().enumerate() {
-                if i < cut { left.push(Key::new(score, i as u32)) } else { right.push(Key::new(score, i as u32)) }
+                if i < cut { left.push(Key::new(score, i as u64)) } else { right.push(Key::new(score, i as u64)) }
             }
             left.into_sorted().into_iter().for_each(|key| right.push(key));
             let got: Vec<_> = right.into_sorted().into_iter().map(|key| (key.score(), key.position())).collect();
@@ -160,7 +165,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_keep_their_parts(score in any::<f32>(), position in any::<u32>()) {
+        fn keys_keep_their_parts(score in any::<f32>(), position in any::<u64>()) {
             let key = Key::new(score, position);
             prop_assert_eq!(key.position(), position);
             prop_assert!(key.score() == score || score.is_nan() && key.score() == f32::NEG_INFINITY);

@@ -1,0 +1,129 @@
+//! Where the origin is while tables are computed.
+//!
+//! Products of vectors that lie far from the origin, and close together, tell little of their distances in f32. So
+//! c = Σ_m median_k c_m[k], dimension by dimension, is taken from all vectors, median by median, and what is left is small.
+//! It follows from the codebooks. (Means would do as well, but for a few codewords that are far larger than the others.)
+
+use crate::codebooks::Codebooks;
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel;
+use crate::scan::tables::TableBuilder;
+use crate::vectors::metric::{Metric, squared_norm};
+use ndarray::{Array3, ArrayView2};
+use rayon::prelude::*;
+
+/// Vectors whose numbers are computed between two looks at the monitor.
+const CHUNK: usize = 4096;
+
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    /// c, (d); zeros where nothing is taken away.
+    pub(super) center: Vec<f64>,
+    /// Of the codewords without their medians.
+    pub(super) tables: TableBuilder,
+    /// Σ_m of the largest ‖codeword‖ as they are in the tables.
+    pub(super) spread: f64,
+    /// Σ_m of the largest ‖codeword‖ as they are.
+    pub(super) size: f64,
+}
+
+impl Frame {
+    /// The codebooks as they are.
+    pub(super) fn plain(codebooks: &Codebooks) -> Self {
+        let size = largest(codebooks).iter().sum();
+        let (center, tables) = (vec![0.0; codebooks.dim()], TableBuilder::new(codebooks));
+        Self { center, tables, spread: size, size }
+    }
+
+    /// The codebooks less their medians.
+    pub(super) fn centred(codebooks: &Codebooks) -> Self {
+        let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
+        let mut moved = Array3::<f32>::zeros((n_codebooks, n_codewords, dim));
+        let mut center = vec![0.0; dim];
+        for (m, mut book) in moved.outer_iter_mut().enumerate() {
+            let mut column = vec![0.0; n_codewords];
+            for (j, (mut values, center)) in book.columns_mut().into_iter().zip(&mut center).enumerate() {
+                for (k, value) in column.iter_mut().enumerate() {
+                    *value = codebooks.codeword(m, k)[j];
+                }
+                let (_, &mut median, _) = column.select_nth_unstable_by(n_codewords / 2, f32::total_cmp);
+                for (k, value) in values.iter_mut().enumerate() {
+                    *value = codebooks.codeword(m, k)[j] - median;
+                }
+                *center += f64::from(median);
+            }
+        }
+        let size = largest(codebooks).iter().sum();
+        match Codebooks::new(moved) {
+            Ok(moved) => {
+                let spread = largest(&moved).iter().sum();
+                Self { center, tables: TableBuilder::new(&moved), spread, size }
+            }
+            // The differences are beyond f32.
+            Err(_) => Self::plain(codebooks),
+        }
+    }
+
+    /// −½‖x̄ − c‖² or 1 / ‖x̄‖ of codes (n, M), rounded to f32. Codes that name no codeword count as 0.
+    ///
+    /// # Errors
+    /// An approximation or its squared norm is beyond f32, the first such row is named; or a cancelling monitor.
+    pub(super) fn numbers(
+        &self,
+        codebooks: &Codebooks,
+        metric: Metric,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        let counter = Counter::new(monitor, codes.nrows() as u64);
+        let rows = parallel::rows(CHUNK);
+        let mut numbers = vec![0.0; codes.nrows()];
+        let chunks = numbers.par_chunks_mut(rows).enumerate();
+        let refused = chunks.map(|(chunk, numbers)| {
+            let mut decoded = vec![0.0; codebooks.dim()];
+            for (i, number) in numbers.iter_mut().enumerate() {
+                decode(codebooks, codes.row(chunk * rows + i).iter().copied(), &mut decoded);
+                let value = match metric {
+                    Metric::Euclidean => -0.5 * self.squared_distance(&decoded),
+                    // A norm of 0, or so small that its inverse is beyond f32, counts as any below 2⁻¹²⁸.
+                    _ => squared_norm(&decoded).sqrt().recip().min(f32::MAX.into()),
+                };
+                *number = value as f32;
+                // 1 / ∞ is 0.
+                if !number.is_finite() || !decoded.iter().all(|x| x.is_finite()) {
+                    return Ok(Some(chunk * rows + i));
+                }
+            }
+            counter.add(numbers.len() as u64).map(|()| None)
+        });
+        match refused.collect::<Result<Vec<_>>>()?.into_iter().flatten().min() {
+            Some(row) => Err(invalid!(
+                "row {row} is too large: the square of its approximation is beyond float32; scale the vectors down"
+            )),
+            None => Ok(numbers),
+        }
+    }
+
+    /// ‖x − c‖².
+    fn squared_distance(&self, x: &[f32]) -> f64 {
+        x.iter().zip(&self.center).map(|(&x, c)| (f64::from(x) - c) * (f64::from(x) - c)).sum()
+    }
+}
+
+/// The approximation that a code stands for, to the bit as [`Codebooks::decode`] has it.
+pub(super) fn decode(codebooks: &Codebooks, code: impl Iterator<Item = u8>, out: &mut [f32]) {
+    out.fill(0.0);
+    for (m, code) in code.enumerate() {
+        // As in the tables, what is beyond K counts as codeword 0.
+        let codeword = Some(usize::from(code)).filter(|&code| code < codebooks.n_codewords());
+        out.iter_mut().zip(codebooks.codeword(m, codeword.unwrap_or(0))).for_each(|(x, c)| *x += c);
+    }
+}
+
+/// Of each codebook the largest ‖codeword‖.
+pub(super) fn largest(codebooks: &Codebooks) -> Vec<f64> {
+    let (n_codebooks, n_codewords, _) = codebooks.view().dim();
+    let norms = |m| (0..n_codewords).map(move |k| squared_norm(codebooks.codeword(m, k)).sqrt());
+    (0..n_codebooks).map(|m| norms(m).fold(0.0, f64::max)).collect()
+}

@@ -1,0 +1,84 @@
+//! The number that an index keeps of each vector beside its code, if it keeps one: what it is, and what it is for.
+//!
+//! | side | number | kept | is |
+//! |---|---|---|---|
+//! | none | | | for inner products |
+//! | scale | ‖x‖² / ⟨x, x̄⟩ | a level in a byte | multiplied with the inner product |
+//! | inverse norm | 1 / ‖x̄‖ | an interval in a byte | what bounds a cosine |
+//! | squared norm | −½‖x̄ − c‖² | an interval in a byte, and in f32 with exact norms | what bounds a distance; c is the frame's centre |
+//! | residual norm | ‖x − x̄‖ | an interval in a byte, and in f32 | what bounds an exact inner product |
+//!
+//! Norms follow from the codes. Cosines and distances are scored exactly, by [`measure`](super::measure), for the few
+//! vectors that the bounds leave over.
+
+use super::Settings;
+use crate::error::{Result, invalid};
+use crate::vectors::metric::Metric;
+
+/// What is kept of each vector beside its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    None,
+    Scale,
+    InverseNorm,
+    SquaredNorm { exact: bool },
+    ResidualNorm,
+}
+
+impl Side {
+    /// # Errors
+    /// Settings that do not fit each other.
+    pub(super) fn of(settings: Settings) -> Result<Self> {
+        let Settings { metric, scale, exact_norms, residuals } = settings;
+        if scale && metric != Metric::InnerProduct {
+            return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", metric.name()));
+        }
+        if residuals && (metric != Metric::InnerProduct || scale) {
+            return Err(invalid!("residuals go with metric \"ip\" and without a scale"));
+        }
+        Ok(match metric {
+            Metric::Cosine => Side::InverseNorm,
+            Metric::Euclidean => Side::SquaredNorm { exact: exact_norms },
+            Metric::InnerProduct if scale => Side::Scale,
+            Metric::InnerProduct if residuals => Side::ResidualNorm,
+            Metric::InnerProduct => Side::None,
+        })
+    }
+
+    /// Columns of bytes beside the codes.
+    pub(super) fn n_columns(self) -> usize {
+        usize::from(self != Side::None)
+    }
+
+    /// Whether the numbers are kept in f32 too.
+    pub(super) fn keeps_numbers(self) -> bool {
+        matches!(self, Side::SquaredNorm { exact: true } | Side::ResidualNorm)
+    }
+
+    /// Whether the numbers follow from the codes.
+    pub(super) fn follows_from_codes(self) -> bool {
+        matches!(self, Side::InverseNorm | Side::SquaredNorm { .. })
+    }
+
+    /// The numbers that were given for `n` vectors, or those that stand for none; `None` where they follow from the codes.
+    ///
+    /// # Errors
+    /// Numbers that are not n finite ones, that are not asked for, or none where they are.
+    pub(super) fn given(self, n: usize, numbers: Option<&[f32]>) -> Result<Option<Vec<f32>>> {
+        let name = if self == Side::Scale { "scales" } else { "residuals" };
+        match (self, numbers) {
+            (Side::Scale | Side::ResidualNorm, Some(numbers)) => {
+                if numbers.len() != n || numbers.iter().any(|number| !number.is_finite()) {
+                    return Err(invalid!("{name} have {} entries: want {n} finite numbers", numbers.len()));
+                }
+                Ok(Some(numbers.to_vec()))
+            }
+            (_, Some(_)) => Err(invalid!("scales are given, but the index keeps none")),
+            (Side::Scale, None) => Ok(Some(vec![1.0; n])),
+            (Side::ResidualNorm, None) => {
+                Err(invalid!("the index keeps residuals, which codes alone do not tell: add the vectors"))
+            }
+            (_, None) => Ok(None),
+        }
+    }
+}
