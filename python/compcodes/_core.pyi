@@ -5,11 +5,13 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 __all__ = [
     "Encoder",
     "Index",
     "SubspaceEncoder",
+    "UnitRows",
     "__version__",
     "decode",
     "descend",
@@ -59,6 +61,11 @@ class Encoder:
 class SubspaceEncoder:
     def __new__(cls, words: list[_F32], rotation: _F32 | None = None) -> SubspaceEncoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
+
+class UnitRows:
+    def __new__(cls, array: NDArray[Any]) -> Self: ...
+    @property
+    def array(self) -> NDArray[Any]: ...
 
 @final
 class Index:
