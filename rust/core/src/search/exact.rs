@@ -5,7 +5,7 @@
 //! result is the same for every instruction set, number of threads and chunk size; where f32 cannot tell rows apart, more
 //! of them are scored in f64, which takes longer.
 
-use super::margin::{Margin, Rounding};
+use super::margin::{Margin, Rounding, UNBOUNDED};
 use super::scored;
 use super::shortlist::{Candidate, Shortlist};
 use crate::error::{Result, invalid};
@@ -14,7 +14,7 @@ use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::Hits;
-use crate::vectors::metric::{Metric, normalise, square, squared_distance};
+use crate::vectors::metric::{Metric, Scorer, normalise, square, squared_distance};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use rayon::prelude::*;
 
@@ -24,6 +24,8 @@ const CHUNK: usize = 1024;
 const QUERIES: usize = 48;
 /// Rows that a task prepares at once.
 const ROWS: usize = 64;
+/// Rows read before their scores are computed.
+const READS: usize = 16;
 /// Rows whose medians are the centre for distances.
 const SAMPLE: usize = 255;
 /// Coordinates of a query up to which f32 products with rows near 1 cannot overflow.
@@ -121,10 +123,11 @@ impl Inputs<'_> {
 
     /// Computes the scores of the candidates of query `query` in f64, where that has not been done.
     fn score(&self, query: usize, candidates: &mut [Candidate]) {
-        let mut row = vec![0.0; 2 * self.dim()];
-        let (query_row, row) = row.split_at_mut(self.dim());
+        let d = self.dim();
+        let mut rows = vec![0.0; (1 + READS) * d];
+        let (query_row, rows) = rows.split_at_mut(d);
         self.queries.read(query, query_row);
-        isa::run(self.isa, Score { x: self.x, metric: self.metric, query: query_row, row, candidates });
+        isa::run(self.isa, Score { x: self.x, metric: self.metric, query: query_row, rows, candidates });
     }
 }
 
@@ -132,7 +135,7 @@ struct Score<'a> {
     x: &'a dyn Vectors,
     metric: Metric,
     query: &'a [f32],
-    row: &'a mut [f32],
+    rows: &'a mut [f32],
     candidates: &'a mut [Candidate],
 }
 
@@ -140,10 +143,20 @@ impl Kernel for Score<'_> {
     type Output = ();
     #[inline(always)]
     fn run<L: Level>(self) {
-        for candidate in self.candidates.iter_mut().filter(|candidate| !candidate.exact) {
-            self.x.read(candidate.row as usize, self.row);
-            let score = self.metric.score(self.query, self.row);
-            *candidate = Candidate { lower: score, upper: score, exact: true, ..*candidate };
+        let Self { x, metric, query, rows, candidates } = self;
+        let scorer = Scorer::new(metric, query);
+        for candidates in candidates.chunks_mut(READS) {
+            // Reading several before the first is looked at, the processor waits for the memory once.
+            for (candidate, row) in candidates.iter().zip(rows.chunks_exact_mut(query.len())) {
+                if !candidate.is_exact() {
+                    x.read(candidate.row as usize, row);
+                }
+            }
+            for (candidate, row) in candidates.iter_mut().zip(rows.chunks_exact(query.len())) {
+                if !candidate.is_exact() {
+                    *candidate = candidate.with_score(scorer.score(row));
+                }
+            }
         }
     }
 }
@@ -335,7 +348,7 @@ impl Group {
             let largest = row.iter().zip(&inputs.centre).map(place).fold(0.0, |max, q| q.abs().max(max));
             // A query that is so far away counts as 0, with bounds that exclude nothing.
             let fits = largest <= LARGEST;
-            query.length = if fits { longer(query.square.sqrt() * scale) } else { f64::MAX.sqrt() };
+            query.length = if fits { longer(query.square.sqrt() * scale) } else { UNBOUNDED };
             let place = |pair| if fits { place(pair) as f32 } else { 0.0 };
             self.tiles.set(i, row.iter().zip(&inputs.centre).map(place));
         }
@@ -372,14 +385,8 @@ impl Kernel for Compare<'_> {
                     if sum >= threshold {
                         let (score, by) = (margin.score(sum), margin.of(length));
                         if score + by >= shortlist.floor() {
-                            let row_of_x = (chunk.first + block * 64 + i) as u32;
-                            let candidate = Candidate {
-                                lower: score - by,
-                                upper: score + by,
-                                row: row_of_x,
-                                exact: false,
-                            };
-                            if shortlist.push(candidate) {
+                            let at = (chunk.first + block * 64 + i) as u32;
+                            if shortlist.push(Candidate::new(at, score, by)) {
                                 shortlist.prune(|candidates| inputs.score(row, candidates));
                                 threshold = margin.threshold(shortlist.floor(), chunk.longest);
                             }

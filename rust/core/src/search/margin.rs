@@ -21,6 +21,9 @@
 /// More roundings than this are not followed: every row is then scored in f64.
 const MOST: usize = 1 << 20;
 
+/// Larger than any number that it stands for, and such that products of a few stay finite.
+pub(super) const UNBOUNDED: f64 = 1e100;
+
 /// What f32 sums of a number of dimensions lose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounding {
@@ -47,7 +50,7 @@ pub(super) struct Margin {
     pub(super) offset: f64,
     /// h of the table above.
     pub(super) half: f64,
-    /// ‖q'‖, or a little more; infinite where q' is beyond what f32 can hold.
+    /// ‖q'‖, or a little more; [`UNBOUNDED`] where q' is beyond what f32 can hold.
     pub(super) length: f64,
 }
 
@@ -71,6 +74,6 @@ impl Margin {
         let margin = self.of(length);
         let slack = 2f64.powi(-48) * (floor.abs() + self.offset + margin);
         let threshold = (floor + self.offset - margin - slack) / self.factor;
-        if threshold.is_nan() { f32::NEG_INFINITY } else { (threshold as f32).next_down() }
+        (threshold as f32).next_down()
     }
 }

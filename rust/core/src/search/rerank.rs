@@ -5,7 +5,7 @@ use crate::monitor::{Counter, Monitor};
 use crate::scan::Hits;
 use crate::scan::topk::Key;
 use crate::search::scored::{self, Scored};
-use crate::vectors::metric::Metric;
+use crate::vectors::metric::{Metric, Scorer};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
@@ -39,13 +39,13 @@ pub fn rerank(
         let mut scored = Vec::with_capacity(candidates.len());
         let mut x = vec![0.0; queries.ncols()];
         let query = query_rows.row(query);
-        let query = query.as_slice().expect("standard layout");
+        let scorer = Scorer::new(metric, query.as_slice().expect("standard layout"));
         for (i, &position) in candidates.iter().filter(|&&position| position >= 0).enumerate() {
             if i % 1024 == 1023 {
                 counter.add(0)?;
             }
             read_finite(vectors, "rerank", position as usize, &mut x)?;
-            scored.push(Scored { score: metric.score(query, &x), row: position as u32 });
+            scored.push(Scored::new(scorer.score(&x), position as u32));
         }
         counter.add(1)?;
         Ok(scored::best(scored, k))

@@ -29,16 +29,34 @@ impl Metric {
 
     /// The score of one pair, in f64: the same bits on every machine, for the sums have a fixed order.
     #[must_use]
-    #[inline(always)]
     pub fn score(self, query: &[f32], vector: &[f32]) -> f64 {
-        let product = || sum(query, vector, |q, x| q * x);
-        match self {
+        Scorer::new(self, query).score(vector)
+    }
+}
+
+/// A query, ready to be compared with many vectors; see [`Metric::score`].
+pub(crate) struct Scorer<'a> {
+    metric: Metric,
+    query: &'a [f32],
+    square: f64,
+}
+
+impl<'a> Scorer<'a> {
+    #[inline(always)]
+    pub(crate) fn new(metric: Metric, query: &'a [f32]) -> Self {
+        Self { metric, query, square: if metric == Metric::Cosine { square(query) } else { 0.0 } }
+    }
+
+    #[inline(always)]
+    pub(crate) fn score(&self, vector: &[f32]) -> f64 {
+        let product = || sum(self.query, vector, |q, x| q * x);
+        match self.metric {
             Metric::InnerProduct => product(),
-            Metric::Cosine => match sum(query, query, |q, _| q * q) * sum(vector, vector, |x, _| x * x) {
+            Metric::Cosine => match self.square * square(vector) {
                 0.0 => 0.0,
                 squares => product() / squares.sqrt(),
             },
-            Metric::Euclidean => -sum(query, vector, |q, x| (q - x) * (q - x)),
+            Metric::Euclidean => -sum(self.query, vector, |q, x| (q - x) * (q - x)),
         }
     }
 }
@@ -50,16 +68,14 @@ const LANES: usize = 16;
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     let mut sums = [0.0; LANES];
-    let (a, b) = (a.chunks(LANES), b.chunks(LANES));
-    for (a, b) in a.zip(b) {
-        match (<&[f32; LANES]>::try_from(a), <&[f32; LANES]>::try_from(b)) {
-            (Ok(a), Ok(b)) => {
-                for i in 0..LANES {
-                    sums[i] += term(f64::from(a[i]), f64::from(b[i]));
-                }
-            }
-            _ => a.iter().zip(b).zip(&mut sums).for_each(|((&a, &b), sum)| *sum += term(a.into(), b.into())),
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            sums[i] += term(f64::from(a[i]), f64::from(b[i]));
         }
+    }
+    for ((&a, &b), sum) in a_rest.iter().zip(b_rest).zip(&mut sums) {
+        *sum += term(f64::from(a), f64::from(b));
     }
     let mut width = LANES / 2;
     while width > 0 {
