@@ -24,7 +24,7 @@ def scores_in_float64(X, Q, metric):
     return np.einsum("qj,nj->qn", Q, X)
 
 
-def check(X, Q, metric, k=10, rank=None):
+def check(X, Q, metric, k=10):
     """Scores are those of float64, rounded, and no row that is left out is better than the last."""
     want = scores_in_float64(X, Q, metric)
     scores, ids = ground_truth(X, Q, k, metric=metric)
@@ -113,7 +113,8 @@ def test_bits_do_not_depend_on_instructions_threads_or_chunks(tmp_path):
         import sys, numpy as np
         from compcodes.evaluate import ground_truth
         data = np.load(sys.argv[1])
-        found = [ground_truth(data["X"], data["Q"], 50, metric=m, n_jobs=j) for m in ("ip", "cosine", "l2") for j in (1, 3)]
+        X, Q = data["X"], data["Q"]
+        found = [ground_truth(X, Q, 50, metric=m, n_jobs=j) for m in ("ip", "cosine", "l2") for j in (1, 3)]
         np.savez(sys.argv[2], *[a for pair in found for a in pair])
     """
     results = []

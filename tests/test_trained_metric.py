@@ -52,7 +52,7 @@ def test_codes_by_cosine_do_not_depend_on_lengths(X, cosine):
     np.testing.assert_array_equal(cosine.encode((X * powers).astype("f4")), codes)
     lengths = np.random.default_rng(1).lognormal(sigma=3, size=(len(X), 1))
     assert (cosine.encode((X * lengths).astype("f4")) == codes).all(axis=1).mean() > 0.98  # but for rounding
-    again = cc.CompositionalCodes(**QUICK, metric="cosine").fit((X * powers).astype("f4"), sample_weight=None)
+    again = cc.CompositionalCodes(**QUICK, metric="cosine").fit((X * powers).astype("f4"))
     np.testing.assert_array_equal(again.codebooks_, cosine.codebooks_)
 
 
@@ -65,10 +65,11 @@ def test_decoded_vectors_are_directions(X, cosine):
 
 def test_sample_queries_have_length_one_too(X):
     loss = cc.InnerProduct(eta=2, weight_power=0, demand=0.5, metric=0.5)
-    Q, models = X[:300], []
-    for queries in (Q, Q * 2.0 ** np.random.default_rng(2).integers(-9, 9, (300, 1))):
-        models.append(cc.CompositionalCodes(**QUICK, metric="cosine", loss=loss).fit(X, queries=queries))
-    np.testing.assert_array_equal(models[0].codebooks_, models[1].codebooks_)
+    Q = X[:300]
+    longer = Q * 2.0 ** np.random.default_rng(2).integers(-9, 9, (300, 1))
+    q = cc.CompositionalCodes(**QUICK, metric="cosine", loss=loss)
+    codebooks = [q.fit(X, queries=queries).codebooks_ for queries in (Q, longer)]
+    np.testing.assert_array_equal(*codebooks)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float16, np.float64])

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 __all__ = [
     "Encoder",
@@ -62,6 +62,7 @@ class SubspaceEncoder:
     def __new__(cls, words: list[_F32], rotation: _F32 | None = None) -> SubspaceEncoder: ...
     def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
 
+@disjoint_base
 class UnitRows:
     def __new__(cls, array: NDArray[Any]) -> Self: ...
     @property

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
-    add_parameter(parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for")
+    add_parameter(
+        parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
+    )
     add_parameter(parser, Index, "scale", help="give approximations the vectors' own length, in a byte more each (ip)")
 
 

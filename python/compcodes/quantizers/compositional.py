@@ -61,7 +61,8 @@ class CompositionalCodes(Quantizer):
     metric : {"ip", "cosine", "l2"}, default "ip"
         What vectors will be searched by: inner product, cosine, or Euclidean distance. It is that of an `Index` of the
         model, and chooses the loss. For "cosine" the lengths of vectors make no difference: `fit` and `encode` see rows
-        scaled to length 1 (those of zeros stay), so codes are of directions, and `decode` gives vectors of about length 1.
+        scaled to length 1 (those of zeros stay), so codes stand for directions, and `decode` gives vectors of about
+        length 1.
     loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction` or None, default None
         What training and encoding make small: the error that inner products with likely queries suffer, or the
         squared error ‖x − x̄‖². By default it is the second for the metric "l2", and the first for others. Parameters of

@@ -43,4 +43,5 @@ def unit(X: NDArray[Any]) -> NDArray[np.float32]:
         rows = np.asarray(X, dtype=np.float32).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         norms[norms == 0] = 1
-        return (rows / norms[:, None]).astype(np.float32)
+        scaled: NDArray[np.float32] = (rows / norms[:, None]).astype(np.float32)
+    return scaled
