@@ -80,7 +80,7 @@ class Index:
         check_jobs(n_jobs)
         codebooks = quantizer._fitted()
         if metric is None:
-            metric = quantizer.metric_ or "ip"
+            metric = getattr(quantizer, "metric_", None) or "ip"
         # A copy: a later fit of the original changes nothing here.
         self._quantizer = copy.copy(quantizer)
         if n_jobs is not None:
@@ -378,7 +378,7 @@ class _Stored(str):
 
 def _suits(quantizer: Quantizer, metric: str) -> bool:
     """Whether a model would be no other had it been trained for this metric."""
-    trained = quantizer.metric_
+    trained = getattr(quantizer, "metric_", None)
     if trained is None or trained == metric:
         return True
     if "cosine" in (trained, metric):
