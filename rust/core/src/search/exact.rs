@@ -14,6 +14,7 @@ use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::Hits;
+use crate::scan::topk::Key;
 use crate::vectors::metric::{Metric, Scorer, normalise, square, squared_distance};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use rayon::prelude::*;
@@ -26,6 +27,8 @@ const QUERIES: usize = 48;
 const ROWS: usize = 64;
 /// Rows read before their scores are computed.
 const READS: usize = 16;
+/// Results of several queries whose scores are computed together: 16 MB of places.
+const TOGETHER: usize = 1 << 20;
 /// Rows whose medians are the centre for distances.
 const SAMPLE: usize = 255;
 /// Coordinates of a query up to which f32 products with rows near 1 cannot overflow.
@@ -71,16 +74,7 @@ pub fn search(
             counter.add((n * group.queries.len()) as u64)
         })?;
     }
-    let found: Vec<_> = groups
-        .into_par_iter()
-        .flat_map_iter(|group| {
-            group.queries.into_iter().map(|query| {
-                let row = query.row;
-                let scored = query.shortlist.finish(|candidates| inputs.score(row, candidates));
-                scored::best(scored, k)
-            })
-        })
-        .collect();
+    let found: Vec<_> = groups.into_par_iter().flat_map_iter(|group| group.finish(&inputs, k)).collect();
     for (query, found) in found.into_iter().enumerate() {
         hits.set(query, &found);
     }
@@ -121,41 +115,54 @@ impl Inputs<'_> {
         (exponent, exponent + 2)
     }
 
-    /// Computes the scores of the candidates of query `query` in f64, where that has not been done.
-    fn score(&self, query: usize, candidates: &mut [Candidate]) {
+    /// Computes the scores of candidates of the queries from `first` on in f64, where that has not been done.
+    fn score(&self, first: usize, candidates: &mut [&mut [Candidate]]) {
         let d = self.dim();
-        let mut rows = vec![0.0; (1 + READS) * d];
-        let (query_row, rows) = rows.split_at_mut(d);
-        self.queries.read(query, query_row);
-        isa::run(self.isa, Score { x: self.x, metric: self.metric, query: query_row, rows, candidates });
+        let mut queries = vec![0.0; candidates.len() * d];
+        self.queries.read(first, &mut queries);
+        let mut rows = vec![0.0; READS * d];
+        let (queries, rows) = (&queries, &mut rows);
+        isa::run(self.isa, Score { x: self.x, metric: self.metric, queries, rows, candidates });
     }
 }
 
-struct Score<'a> {
+struct Score<'a, 'b> {
     x: &'a dyn Vectors,
     metric: Metric,
-    query: &'a [f32],
+    queries: &'a [f32],
     rows: &'a mut [f32],
-    candidates: &'a mut [Candidate],
+    /// Those of each query.
+    candidates: &'a mut [&'b mut [Candidate]],
 }
 
-impl Kernel for Score<'_> {
+impl Kernel for Score<'_, '_> {
     type Output = ();
     #[inline(always)]
     fn run<L: Level>(self) {
-        let Self { x, metric, query, rows, candidates } = self;
-        let scorer = Scorer::new(metric, query);
-        for candidates in candidates.chunks_mut(READS) {
-            // Reading several before the first is looked at, the processor waits for the memory once.
-            for (candidate, row) in candidates.iter().zip(rows.chunks_exact_mut(query.len())) {
-                if !candidate.is_exact() {
-                    x.read(candidate.row as usize, row);
-                }
+        let Self { x, metric, queries, rows, candidates } = self;
+        let d = x.dim();
+        let scorers: Vec<Scorer<'_>> = queries.chunks_exact(d).map(|q| Scorer::new(metric, q)).collect();
+        // In the order of rows, which for many queries is nearly that of the memory.
+        let mut places = Vec::new();
+        let mut order = Vec::new();
+        for (query, candidates) in candidates.iter().enumerate() {
+            for (at, candidate) in
+                candidates.iter().enumerate().filter(|(_, candidate)| !candidate.is_exact())
+            {
+                order.push(u64::from(candidate.row) << 32 | places.len() as u64);
+                places.push((query as u32, at as u32));
             }
-            for (candidate, row) in candidates.iter_mut().zip(rows.chunks_exact(query.len())) {
-                if !candidate.is_exact() {
-                    *candidate = candidate.with_score(scorer.score(row));
-                }
+        }
+        order.sort_unstable();
+        for order in order.chunks(READS) {
+            // Reading several before the first is looked at, the processor waits for the memory once.
+            for (key, row) in order.iter().zip(rows.chunks_exact_mut(d)) {
+                x.read((key >> 32) as usize, row);
+            }
+            for (key, row) in order.iter().zip(rows.chunks_exact(d)) {
+                let (query, at) = places[*key as u32 as usize];
+                let candidate = &mut candidates[query as usize][at as usize];
+                *candidate = candidate.with_score(scorers[query as usize].score(row));
             }
         }
     }
@@ -335,6 +342,16 @@ impl Group {
         Ok(Self { tiles, placed, scores: Vec::new(), queries })
     }
 
+    /// The `k` best of each query.
+    fn finish(mut self, inputs: &Inputs<'_>, k: usize) -> Vec<Vec<Key>> {
+        for queries in self.queries.chunks_mut((TOGETHER / (k + 1)).max(1)) {
+            let first = queries[0].row;
+            let mut left: Vec<_> = queries.iter_mut().map(|query| query.shortlist.left()).collect();
+            inputs.score(first, &mut left);
+        }
+        self.queries.into_iter().map(|query| scored::best(query.shortlist.into_scored(), k)).collect()
+    }
+
     /// Moves and scales the queries as the rows of a chunk are, where that makes a difference.
     fn place(&mut self, inputs: &Inputs<'_>, exponent: i32) {
         if inputs.metric != Metric::Euclidean || self.placed == Some(exponent) {
@@ -387,7 +404,7 @@ impl Kernel for Compare<'_> {
                         if score + by >= shortlist.floor() {
                             let at = (chunk.first + block * 64 + i) as u32;
                             if shortlist.push(Candidate::new(at, score, by)) {
-                                shortlist.prune(|candidates| inputs.score(row, candidates));
+                                shortlist.prune(|candidates| inputs.score(row, &mut [candidates]));
                                 threshold = margin.threshold(shortlist.floor(), chunk.longest);
                             }
                         }

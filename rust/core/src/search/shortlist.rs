@@ -85,10 +85,14 @@ impl Shortlist {
         }
     }
 
-    /// The candidates that are left, all scored by `score`.
-    pub(super) fn finish(mut self, score: impl FnOnce(&mut [Candidate])) -> Vec<Scored> {
+    /// The candidates that are left when all rows have been seen.
+    pub(super) fn left(&mut self) -> &mut [Candidate] {
         self.exclude();
-        score(&mut self.candidates);
+        &mut self.candidates
+    }
+
+    /// The candidates, whose scores are known.
+    pub(super) fn into_scored(self) -> Vec<Scored> {
         self.candidates.iter().map(scored).collect()
     }
 
