@@ -9,7 +9,7 @@
 
 from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
-from compcodes.index import Index
+from compcodes.index import Index, MetricWarning
 from compcodes.quantizers import (
     CartesianKMeans,
     CompositionalCodes,
@@ -32,6 +32,7 @@ __all__ = [
     "Index",
     "InnerProduct",
     "LocalSearch",
+    "MetricWarning",
     "NotFittedError",
     "OptimizedProductQuantizer",
     "ProductQuantizer",

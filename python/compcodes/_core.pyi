@@ -5,12 +5,14 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self, disjoint_base
 
 __all__ = [
     "Encoder",
     "Index",
     "Moments",
     "SubspaceEncoder",
+    "UnitRows",
     "__version__",
     "apply_along",
     "check_codebooks",
@@ -93,6 +95,12 @@ class SubspaceEncoder:
     def improve(
         self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
     ) -> tuple[_U8, _F64, _F64]: ...
+
+@disjoint_base
+class UnitRows:
+    def __new__(cls, array: NDArray[Any]) -> Self: ...
+    @property
+    def array(self) -> NDArray[Any]: ...
 
 @final
 class Index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
+import warnings
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
@@ -19,7 +20,11 @@ from compcodes.quantizers.compositional import CompositionalCodes
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Index"]
+__all__ = ["Index", "MetricWarning"]
+
+
+class MetricWarning(UserWarning):
+    """An index measures something else than what its model was trained for: it finds less than it could."""
 
 
 class Index:
@@ -33,7 +38,9 @@ class Index:
     ----------
     quantizer : CompositionalCodes or another Quantizer
         A fitted model. The index keeps a copy.
-    metric : {"ip", "cosine", "l2"}, default "ip"
+    metric : {"ip", "cosine", "l2"} or None, default None
+        By default that of the model, and "ip" where the model has none. Another than the model was trained for brings a
+        `MetricWarning`.
         Inner product ⟨q, x̄⟩, a sum of M numbers in float32; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), 0 where q or x̄ is 0, for one
         more byte per vector; or minus the squared Euclidean distance −‖q − x̄‖², for five more. Higher is better.
         Cosines and distances are computed in float64 and rounded to float32: for any offset and any lengths they are
@@ -63,25 +70,29 @@ class Index:
     def __init__(
         self,
         quantizer: Quantizer,
-        metric: str = "ip",
+        metric: str | None = None,
         n_jobs: int | None = None,
         *,
         scale: bool = False,
         exact_norms: bool = True,
         residuals: bool = False,
     ) -> None:
-        self.metric = metric
         self.n_jobs = n_jobs
         if not isinstance(quantizer, Quantizer):
             raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
         check_jobs(n_jobs)
         codebooks = quantizer._fitted()
+        if metric is None:
+            metric = getattr(quantizer, "metric_", None) or "ip"
         # A copy: a later fit of the original changes nothing here.
         self._quantizer = copy.copy(quantizer)
         if n_jobs is not None:
             self._quantizer.n_jobs = n_jobs
         model = (codebooks, quantizer._selection, quantizer._parameters())
         self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
+        self.metric = str(metric)
+        if not isinstance(metric, _Stored) and not _suits(quantizer, metric):
+            warnings.warn(_other_metric(quantizer, metric), MetricWarning, stacklevel=2)
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
@@ -323,7 +334,7 @@ class Index:
         core = _core.Index.load(os.fsdecode(path), mmap)
         metric, scale, exact_norms, residuals = core.settings()
         quantizer = Quantizer._restore(*core.model())
-        index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+        index = cls(quantizer, _Stored(metric), n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
         index._core = core
         return index
 
@@ -362,6 +373,31 @@ class Index:
     def __repr__(self) -> str:
         M, K, d = self._shape
         return f"Index({len(self):,} vectors of {d} dimensions, {M} codes of {K}, metric={self.metric!r})"
+
+
+class _Stored(str):
+    """The metric of a file, about which all was said when the index was made."""
+
+    __slots__ = ()
+
+
+def _suits(quantizer: Quantizer, metric: str) -> bool:
+    """Whether a model would be no other had it been trained for this metric."""
+    trained = getattr(quantizer, "metric_", None)
+    if trained is None or trained == metric:
+        return True
+    if "cosine" in (trained, metric):
+        return False
+    # Between inner products and distances it is the loss that makes the difference.
+    return getattr(quantizer, "loss_", {}).get("name") == ("reconstruction" if metric == "l2" else "inner-product")
+
+
+def _other_metric(quantizer: Quantizer, metric: str) -> str:
+    why = " (its codes are of directions, and do not keep lengths)" if quantizer.metric_ == "cosine" else ""
+    return (
+        f"the model was trained for the metric {quantizer.metric_!r}{why}, the index measures {metric!r} and will find "
+        f"less than it could: fit the model with metric={metric!r}"
+    )
 
 
 def _from_bytes(content: bytes, n_jobs: int | None) -> Index:

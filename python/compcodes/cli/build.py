@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import warnings
 from typing import Any
 
-from compcodes import Index
+from compcodes import Index, MetricWarning
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -30,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
-    add_parameter(parser, Index, "metric", help="what makes a vector a good answer")
+    add_parameter(
+        parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
+    )
     add_parameter(parser, Index, "scale", help="give approximations the vectors' own length, in a byte more each (ip)")
 
 
@@ -43,13 +47,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     model = load_model(args.model, args.jobs)
     ids = None if args.ids is None else load_ids(args.ids).reshape(-1)
     with called({"metric": "--metric", "scale": "--scale", "X": str(args.vectors)}), Stopwatch() as watch:
-        index = Index(model, args.metric, args.jobs, scale=args.scale)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", MetricWarning)
+            index = Index(model, args.metric, args.jobs, scale=args.scale)
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
             index.add(load(args.vectors), ids=ids, progress=args.progress)
     index.save(args.output)
+    notes = {"warning": str(caught[0].message)} if caught else {}
     return {
+        **notes,
         "index": args.output,
         "vectors": len(index),
         "metric": index.metric,
@@ -61,5 +69,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
+    if "warning" in result:
+        print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     print(f"indexed {result['vectors']:,} vectors by {result['metric']} in {duration(result['seconds'])}")
     print(f"{sizes(result)}, written to {result['index']}")

@@ -27,7 +27,8 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "selection": {"help": "which codewords make a sum"},
     "encoder": {"help": "how codes are chosen"},
-    "loss": {"help": "what training makes small"},
+    "metric": {"help": "what vectors will be searched by"},
+    "loss": {"help": "what training makes small, by default what suits the metric"},
     "init": {"help": "the codebooks it starts from"},
     "max_iter": {"option": "--iterations", "type": whole(0), "help": "at most so many rounds"},
     "tol": {"metavar": "SHARE", "help": "stop when a round gains less than this share"},
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codewords": K,
         "bytes_before": d * X.itemsize,
         "bytes_per_vector": M,
+        "metric": quantizer.metric_,
         "loss": quantizer.loss_,
         "iterations": quantizer.history_[-1]["iteration"],
         "objective": float(quantizer.history_[-1]["objective"]),
@@ -81,7 +83,7 @@ def show(result: dict[str, Any]) -> None:
     few = result["trained_on"] < result["vectors"]
     of = f"{result['trained_on']:,} of " if few else ""
     print(f"learned from {of}{result['vectors']:,} vectors in {duration(result['seconds'])}")
-    print(f"loss: {loss_text(result['loss'])}")
+    print(f"metric: {result['metric']}, loss: {loss_text(result['loss'])}")
     print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
     print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")

@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     result |= {"method": model.method, **{name: str(getattr(model, name)) for name in shown}}
     if hasattr(model, "loss_"):
         result["loss"] = loss_text(model.loss_)
+    if model.metric_ is not None:
+        result["trained_for"] = model.metric_
     if model.history_:
         last = model.history_[-1]
         result |= {"iterations": last["iteration"], "objective": last["objective"]}

@@ -36,6 +36,8 @@ class Quantizer(Estimator):
     n_features_in_: int
     history_: list[dict[str, Any]]
     n_jobs: int | None = None
+    #: The metric it was trained for; None where a method has but one way to train, or the model is of elsewhere.
+    metric_: str | None = None
 
     #: The name of the method in files.
     method: ClassVar[str] = "compositional"
@@ -135,7 +137,11 @@ class Quantizer(Estimator):
         X = as_vectors(X, "X", codebooks.shape[2])
         if len(X) == 0:
             raise ValueError(f"X has shape {X.shape}: want at least one vector")
-        return -float(_core.errors(codebooks, X, self.encode(X), 1.0, self.n_jobs).mean())
+        return -float(_core.errors(codebooks, self._seen(X), self.encode(X), 1.0, self.n_jobs).mean())
+
+    def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors as codes approximate them."""
+        return X
 
     def error_bound(self, X: ArrayLike, codes: ArrayLike | None = None) -> NDArray[np.float64]:
         """Bound how far inner products with the approximations are off.

@@ -27,6 +27,7 @@ from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import tune
+from compcodes.training.unit import unit, unit_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CompositionalCodes", "NotFittedError"]
 
 _CHOICES = {
+    "metric": ("ip", "cosine", "l2"),
     "selection": ("group", "m-selection", "m-combination"),
     "init": ("residual", "random"),
 }
@@ -58,10 +60,15 @@ class CompositionalCodes(Quantizer):
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
         smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
         code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
-    loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
+    metric : {"ip", "cosine", "l2"}, default "ip"
+        What vectors will be searched by: inner product, cosine, or Euclidean distance. It is that of an `Index` of the
+        model, and chooses the loss. For "cosine" the lengths of vectors make no difference: `fit` and `encode` see rows
+        scaled to length 1 (those of zeros stay), so codes stand for directions, and `decode` gives vectors of about
+        length 1.
+    loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction` or None, default None
         What training and encoding make small: the error that inner products with likely queries suffer, or the
-        squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
-        given.
+        squared error ‖x − x̄‖². By default it is the second for the metric "l2", and the first for others. Parameters of
+        the first are chosen from the data (see `loss_`) where they are not given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
         The start: residual k-means; random vectors; or codebooks of your own.
     anneal : int, default 50
@@ -95,6 +102,8 @@ class CompositionalCodes(Quantizer):
         "vectors", how many were trained on; the start is iteration 0. The objective never rises. It is that of the
         codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
         `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
+    metric_ : str or None
+        The metric that the model was trained for; None if it comes from elsewhere, or from a release that knew none.
     loss_ : dict
         The loss that was used: "name" and, for "inner-product", the "eta", "weight_power", "demand" and "metric" that
         were given or chosen.
@@ -125,8 +134,9 @@ class CompositionalCodes(Quantizer):
         n_codewords: int = 256,
         selection: str = "group",
         *,
+        metric: str = "ip",
         encoder: str | encoders.Encoder = "local-search",
-        loss: str | losses.Loss = "inner-product",
+        loss: str | losses.Loss | None = None,
         init: str | ArrayLike = "residual",
         anneal: int = 50,
         max_iter: int = 25,
@@ -140,6 +150,7 @@ class CompositionalCodes(Quantizer):
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
         self.selection = selection
+        self.metric = metric
         self.encoder = encoder
         self.loss = loss
         self.init = init
@@ -189,13 +200,14 @@ class CompositionalCodes(Quantizer):
         TypeError
             An array is not of real numbers.
         """
-        X, weights = self._training_data(X, sample_weight)
         self._check()
+        X, weights = self._training_data(X, sample_weight)
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
             if len(queries) == 0:
                 raise ValueError(f"queries has shape {queries.shape}: want at least one, or None")
             check_rows("queries", queries)
+            queries = unit(queries) if self.metric == "cosine" else queries
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
         self._adopt(*self._train(X, queries, weights, self.max_train, progress))
@@ -244,8 +256,8 @@ class CompositionalCodes(Quantizer):
         >>> q.history_[-1]["vectors"]
         3000
         """
-        X, weights = self._training_data(X, sample_weight)
         self._check()
+        X, weights = self._training_data(X, sample_weight)
         if not hasattr(self, "codebooks_"):
             trainer, trained, loss = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
@@ -257,6 +269,7 @@ class CompositionalCodes(Quantizer):
             ("n_codebooks", codebooks.shape[0]),
             ("n_codewords", codebooks.shape[1]),
             ("selection", self._selection),
+            ("metric", self.metric_ or "ip"),
         ]:
             if getattr(self, name) != have:
                 raise ValueError(
@@ -291,6 +304,7 @@ class CompositionalCodes(Quantizer):
         vectors = as_vectors(X, "X")
         if len(vectors) == 0:
             raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
+        vectors = unit_rows(vectors) if self.metric == "cosine" else vectors
         return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
 
     def _train(
@@ -301,7 +315,7 @@ class CompositionalCodes(Quantizer):
         max_train: int | None,
         progress: ProgressLike,
     ) -> tuple[Trainer, Trained, losses.Loss]:
-        loss, seed = losses.as_loss(self.loss), as_seed(self.random_state)
+        loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
         init = self._init_for(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
             plain = Local(X, n_jobs=self.n_jobs)
@@ -320,6 +334,7 @@ class CompositionalCodes(Quantizer):
         directions = trainer.objective.directions
         self._direct(none if directions is None else directions)
         self.history_ = trained.history
+        self.metric_ = self.metric
         self.loss_ = losses.parameters(loss)
 
     def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
@@ -342,8 +357,17 @@ class CompositionalCodes(Quantizer):
             passes=passes,
         )
 
+    def _loss(self) -> str | losses.Loss:
+        """Return the loss that was asked for, or that of the metric."""
+        if self.loss is None:
+            return "reconstruction" if self.metric == "l2" else "inner-product"
+        return self.loss
+
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
-        return self._encoder().encode(X, self.n_jobs, report)
+        return self._encoder().encode(self._seen(X), self.n_jobs, report)
+
+    def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
+        return unit_rows(X) if self.metric_ == "cosine" else X
 
     @classmethod
     def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
@@ -366,8 +390,11 @@ class CompositionalCodes(Quantizer):
         self.selection = selection
         if not isinstance(self.encoder, str):
             self.encoder = encoders.as_encoder(self.encoder)
-        if not isinstance(self.loss, str):
+        if self.loss is not None and not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
+        self.metric_ = stored.get("fitted_metric")
+        if self.metric_ is not None and self.metric_ not in _CHOICES["metric"]:
+            raise ValueError(f"the model's metric is {self.metric_!r}, which this release does not know")
         try:
             self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
         except (TypeError, ValueError) as error:
@@ -386,10 +413,16 @@ class CompositionalCodes(Quantizer):
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
         if not isinstance(self.encoder, str):
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
-        if not isinstance(self.loss, str):
+        if self.loss is not None and not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
         directions = [[float(str(value)) for value in row] for row in self.directions_]  # as few digits as it takes
-        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_, "directions": directions})
+        fitted = {"history": self.history_, "fitted_loss": self.loss_, "directions": directions}
+        if self.metric_ is not None:
+            fitted["fitted_metric"] = self.metric_
+        return as_json(params | fitted)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"metric": "ip", **state})  # pickles of a release that knew no metric
 
     def _check(self) -> None:
         for name, low, high in [

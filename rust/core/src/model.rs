@@ -4,6 +4,7 @@ use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoder, Encoding, Loss, Start};
 use crate::error::{Result, invalid};
 use crate::vectors::basis::Directions;
+use crate::vectors::metric::Metric;
 use ndarray::Array2;
 use serde_json::{Map, Value};
 
@@ -26,7 +27,8 @@ impl Model {
     }
 
     /// Its encoder, with the loss and the way of choosing codes that the parameters name: "fitted_loss" with "eta",
-    /// "directions" of [`Directions`], and "encoder". Without them it is greedy and makes the squared error small.
+    /// "directions" of [`Directions`], "fitted_metric", and "encoder". Without them it is greedy and makes the squared error
+    /// small. One of the metric "cosine" scales vectors to length 1 before it encodes them.
     ///
     /// # Errors
     /// See [`Encoder::stretched`], [`Loss::inner_product`] and [`Directions::new`]; or the codes are bits of a hash, which
@@ -53,7 +55,19 @@ impl Model {
             None => Encoder::new(&self.codebooks, self.selection)?,
             Some(directions) => Encoder::stretched(&self.codebooks, self.selection, directions)?,
         };
-        Ok(encoder.with_loss(loss).with_encoding(encoding))
+        let encoder = encoder.with_loss(loss).with_encoding(encoding);
+        Ok(if self.metric()? == Some(Metric::Cosine) { encoder.of_unit_vectors() } else { encoder })
+    }
+
+    /// The metric that it was trained for, "fitted_metric" of the parameters; `None` where that is not known.
+    ///
+    /// # Errors
+    /// The parameters name one that this release does not know.
+    pub fn metric(&self) -> Result<Option<Metric>> {
+        match self.parameters.get("fitted_metric") {
+            None | Some(Value::Null) => Ok(None),
+            Some(name) => name.as_str().unwrap_or_default().parse().map(Some),
+        }
     }
 
     fn directions(&self) -> Result<Option<Directions>> {
@@ -90,6 +104,16 @@ mod tests {
         // The error of the first, (1, −1), counts more along the second axis; the other's, (−2, 0), does not.
         model.parameters.insert("directions".to_owned(), json!([[0.0, 2.0]]));
         assert_eq!(codes(&model), array![[1]]);
+        model.parameters.remove("directions");
+        // At length 1 the vector is nearer to (0, 1) than to (3, 0) still, but (9, 1) is not.
+        let x = array![[9.0f32, 1.0], [9e9, 1e9], [0.0, 0.0]];
+        let far = |model: &Model| model.encoder().unwrap().encode(&x.view(), &()).unwrap();
+        assert_eq!(far(&model), array![[1], [1], [0]]);
+        model.parameters.insert("fitted_metric".to_owned(), json!("cosine"));
+        assert_eq!(far(&model), array![[0], [0], [0]]);
+        model.parameters.insert("fitted_metric".to_owned(), json!("cosin"));
+        assert!(model.encoder().is_err());
+        model.parameters.remove("fitted_metric");
         for wrong in [json!([[1.0]]), json!([["a", "b"]]), json!([[1.0, 0.0], [1.0, 1.0]])] {
             model.parameters.insert("directions".to_owned(), wrong);
             assert!(model.encoder().is_err());

@@ -3,6 +3,7 @@
 use compcodes::Codebooks;
 use compcodes::vectors::Vectors;
 use compcodes::vectors::basis::Directions;
+use compcodes::vectors::unit::Unit;
 use half::f16;
 use numpy::{
     PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,
@@ -19,6 +20,8 @@ macro_rules! rows {
                 #[doc = stringify!($type)]
                 $variant(PyReadonlyArray2<'py, $type>),
             )*
+            /// Such an array, its rows scaled to length 1 as they are read.
+            Unit(Box<Rows<'py>>),
         }
 
         impl<'py> Rows<'py> {
@@ -35,6 +38,7 @@ macro_rules! rows {
             pub(crate) fn view(&self) -> Box<dyn Vectors + Send + '_> {
                 match self {
                     $(Self::$variant(array) => Box::new(array.as_array()),)*
+                    Self::Unit(rows) => Box::new(Unit(rows.view())),
                 }
             }
         }
@@ -42,9 +46,28 @@ macro_rules! rows {
 }
 rows!(F32: f32, F16: f16, F64: f64, U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64);
 
+/// A numpy array (n, d) that the core reads with its rows scaled to length 1.
+#[pyclass(frozen, subclass, module = "compcodes._core")]
+pub(crate) struct UnitRows {
+    #[pyo3(get)]
+    array: Py<PyAny>,
+}
+
+#[pymethods]
+impl UnitRows {
+    #[new]
+    fn new(array: Py<PyAny>) -> Self {
+        Self { array }
+    }
+}
+
 impl<'py> Rows<'py> {
     /// Borrows `array`, or says what is wrong with the argument `name`.
     pub(crate) fn new(array: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        if let Ok(unit) = array.cast::<UnitRows>() {
+            let rows = Self::new(unit.get().array.bind(array.py()), name)?;
+            return Ok(Self::Unit(Box::new(rows)));
+        }
         let untyped = of_rank(array, name, "(n, d)", 2)?;
         if untyped.shape()[1] == 0 {
             return Err(PyValueError::new_err(format!(

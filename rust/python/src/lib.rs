@@ -20,6 +20,8 @@ mod core {
     }
 
     #[pymodule_export]
+    use super::arrays::UnitRows;
+    #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
     use super::index::{Index, exact_search, load_model, save_model};

@@ -2,4 +2,7 @@
 
 pub mod exact;
 pub mod hamming;
+mod margin;
 pub mod rerank;
+mod scored;
+mod shortlist;

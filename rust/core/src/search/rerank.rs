@@ -3,14 +3,16 @@
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::Hits;
-use crate::scan::topk::{Key, TopK};
-use crate::vectors::metric::Metric;
+use crate::scan::topk::Key;
+use crate::search::scored::{self, Scored};
+use crate::vectors::metric::{Metric, Scorer};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 /// The `k` candidates with the best exact scores, of `positions` (nq, c), rows of `vectors`; −1 stands for none. Scores
-/// are summed in f64 and rounded to f32; ties go to the lower position.
+/// are summed and compared in f64, ties going to the lower position, and then rounded to f32, beyond whose range they
+/// are ±∞.
 ///
 /// # Errors
 /// Shapes that do not fit, a position outside `vectors`, or a candidate that is not finite.
@@ -34,19 +36,19 @@ pub fn rerank(
     let query_rows = queries.as_standard_layout();
     let best = |query: usize| {
         let candidates = positions.row(query);
-        let mut best = TopK::new(k);
+        let mut scored = Vec::with_capacity(candidates.len());
         let mut x = vec![0.0; queries.ncols()];
         let query = query_rows.row(query);
-        let query = query.as_slice().expect("standard layout");
+        let scorer = Scorer::new(metric, query.as_slice().expect("standard layout"));
         for (i, &position) in candidates.iter().filter(|&&position| position >= 0).enumerate() {
             if i % 1024 == 1023 {
                 counter.add(0)?;
             }
             read_finite(vectors, "rerank", position as usize, &mut x)?;
-            best.push(Key::new(metric.score(query, &x) as f32, position as u32));
+            scored.push(Scored::new(scorer.score(&x), position as u32));
         }
         counter.add(1)?;
-        Ok(best.into_sorted())
+        Ok(scored::best(scored, k))
     };
     let found: Vec<Result<Vec<Key>>> = (0..queries.nrows()).into_par_iter().map(best).collect();
     for (query, found) in found.into_iter().enumerate() {

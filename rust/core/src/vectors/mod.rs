@@ -2,6 +2,7 @@
 
 pub mod basis;
 pub mod metric;
+pub mod unit;
 
 use crate::error::{Error, Result, invalid};
 use half::f16;
@@ -61,6 +62,34 @@ impl<T: Number> Vectors for ArrayView2<'_, T> {
                 None => to.iter_mut().zip(row).for_each(|(to, from)| *to = from.to_f32()),
             }
         }
+    }
+}
+
+impl<V: Vectors + ?Sized> Vectors for &V {
+    fn n(&self) -> usize {
+        (**self).n()
+    }
+
+    fn dim(&self) -> usize {
+        (**self).dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        (**self).read(first, out);
+    }
+}
+
+impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
+    fn n(&self) -> usize {
+        (**self).n()
+    }
+
+    fn dim(&self) -> usize {
+        (**self).dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        (**self).read(first, out);
     }
 }
 

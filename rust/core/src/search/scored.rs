@@ -1,0 +1,41 @@
+//! Exact scores, and their order.
+
+use crate::scan::topk::Key;
+use std::cmp::Ordering;
+
+/// A row and its score, which is not NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scored {
+    score: f64,
+    row: u32,
+}
+
+impl Scored {
+    pub(super) fn new(score: f64, row: u32) -> Self {
+        Self { score: score + 0.0, row } // −0 is 0
+    }
+
+    /// The larger score first; ties to the lower row. Scores are compared before they are rounded to f32.
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
+    }
+}
+
+/// The `k` best, best first, as results have them: their scores rounded to f32.
+pub(super) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
+    if scored.len() > k {
+        if k > 0 {
+            scored.select_nth_unstable_by(k - 1, Scored::order);
+        }
+        scored.truncate(k);
+    }
+    // Integers sort many times faster than pairs: by f32 first, and then what f32 cannot tell apart.
+    let rounded = |(at, scored): (usize, &Scored)| Key::new(scored.score as f32, at as u32);
+    let mut keys: Vec<Key> = scored.iter().enumerate().map(rounded).collect();
+    keys.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sorted: Vec<Scored> = keys.iter().map(|key| scored[key.position() as usize]).collect();
+    for run in sorted.chunk_by_mut(|a, b| a.score as f32 == b.score as f32) {
+        run.sort_unstable_by(Scored::order);
+    }
+    sorted.iter().map(|scored| Key::new(scored.score as f32, scored.row)).collect()
+}

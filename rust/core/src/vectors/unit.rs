@@ -1,0 +1,54 @@
+//! Vectors of which only the direction counts.
+
+use super::Vectors;
+use super::metric::normalise;
+
+/// Vectors scaled to length 1 as they are read; those of zeros stay.
+///
+/// To train for cosine, train on `Unit(&x)` and put "cosine" under "fitted_metric" into the parameters of the
+/// [`Model`](crate::Model): its encoder then scales what it encodes.
+///
+/// A power of two times a row is the same row, to the bit, as far as f32 can hold both.
+pub struct Unit<V>(pub V);
+
+impl<V: Vectors> Vectors for Unit<V> {
+    fn n(&self) -> usize {
+        self.0.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        self.0.read(first, out);
+        // A number that is not finite makes its row NaN, and is still found.
+        out.chunks_exact_mut(self.dim()).for_each(normalise);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vectors::read_finite;
+    use ndarray::array;
+
+    #[test]
+    fn rows_have_length_one_whatever_they_had() {
+        let x = array![[3.0f32, 4.0], [0.0, 0.0], [-3e38, 0.0], [1e-45, 0.0]];
+        let mut out = [0.0; 8];
+        Unit(&x.view()).read(0, &mut out);
+        assert_eq!(out, [0.6, 0.8, 0.0, 0.0, -1.0, 0.0, 1.0, 0.0]);
+        let mut doubled = [0.0; 2];
+        Unit(&(x * 1024.0).view()).read(0, &mut doubled);
+        assert_eq!(doubled, out[..2]);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_still_found() {
+        for wrong in [f32::NAN, f32::INFINITY] {
+            let x = array![[1.0, 2.0], [wrong, 1.0]];
+            assert!(read_finite(&Unit(&x.view()), "X", 0, &mut [0.0; 4]).is_err());
+        }
+    }
+}
