@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from compcodes import _core, reference
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
 

@@ -10,6 +10,8 @@ from compcodes import _core, reference
 from compcodes.training import trainer
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
 

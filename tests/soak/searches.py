@@ -2,10 +2,10 @@
 
     python tests/soak/searches.py [--seconds 240] [--seed 0]
 
-Processes on each instruction set in turn, the second time in tiny chunks, make random indexes, add, remove and merge, and
-search with and without filters, for one query or many, on one thread or more; then several threads search while another
-adds and removes: each result must be that of a state that the index went through, in their order. Stops at the first
-difference. `test_stateful.py` goes through more operations on smaller indexes.
+Processes on each instruction set in turn, the second time in tiny chunks, make random indexes, add, remove and merge,
+and search with and without filters, for one query or many, on one thread or more; then several threads search while
+another adds and removes: each result must be that of a state that the index went through, in their order. Stops at the
+first difference. `test_stateful.py` goes through more operations on smaller indexes.
 """
 
 import argparse
