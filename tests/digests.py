@@ -103,15 +103,9 @@ def training(jobs):
         )
         model.fit(X, queries=Q)
         yield f"fit {selection}, {loss}, {encoder}", digest(model.codebooks_, model.encode(X))
-    methods = (
-        cc.ProductQuantizer(3, 16),
-        cc.ResidualQuantizer(3, 16),
-        cc.OptimizedProductQuantizer(3, 16),
-        cc.CartesianKMeans(3, 16),
-    )
-    for model in methods:
-        model.set_params(n_jobs=jobs).fit(X)
-        yield f"fit {type(model).__name__}", digest(model.codebooks_, model.encode(X))
+    for method in (cc.ProductQuantizer, cc.ResidualQuantizer, cc.OptimizedProductQuantizer, cc.CartesianKMeans):
+        model = method(3, 16, n_jobs=jobs).fit(X)
+        yield f"fit {method.__name__}", digest(model.codebooks_, model.encode(X))
 
 
 def searching(jobs):

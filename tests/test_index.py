@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 import compcodes as cc
 from compcodes import reference
-from conftest import vectors
 
 pytestmark = pytest.mark.isa
 
