@@ -295,8 +295,8 @@ def run(setting, examples, steps, seed=None):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_an_index_is_its_plain_model(setting):
     before = COUNTS["steps"]
-    run(setting, 30, 50)
-    assert COUNTS["steps"] - before > 1000
+    run(setting, 40, 50)
+    assert COUNTS["steps"] - before > 1500
 
 
 @pytest.mark.skipif(not SOAK, reason="COMPCODES_SOAK=SECONDS runs it: make soak")
