@@ -10,7 +10,7 @@ RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 DEPS := $(VENV)/.deps
 BUILT := $(VENV)/.built
 
-.PHONY: help demo test lint format test-forced test-rust test-python docs wheel paper bench bench-tiny clean cargo
+.PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -19,20 +19,43 @@ help: ## Show this list
 demo: $(BUILT) ## Set everything up and run the main job on the embedded word vectors
 	$(BIN)/compcodes demo
 
-test: test-rust test-python ## Set everything up and run every test
+test: test-rust test-python ## Set everything up and run every test, the documentation's examples too
 
 test-rust: cargo
 	cargo test --workspace --release --quiet
 
 test-python: $(BUILT)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --durations=10
 
-test-forced: $(BUILT) ## The Python tests again on each instruction set of this machine, and in tiny chunks
-	@set -e; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas())'); do \
-		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(BIN)/python -m pytest -q -p no:cacheprovider; \
+test-forced: $(BUILT) ## The tests that kernels can change, on each lesser instruction set, and in tiny chunks
+	@set -e; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas()[:-1])'); do \
+		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(BIN)/python -m pytest -q -m isa -p no:cacheprovider; \
 	done
-	COMPCODES_CHUNK=7 $(BIN)/python -m pytest -q -p no:cacheprovider
-	COMPCODES_CHUNK=7 cargo test --workspace --release --quiet
+	COMPCODES_CHUNK=7 $(BIN)/python -m pytest -q -m isa -p no:cacheprovider
+	COMPCODES_CHUNK=7 cargo test -p compcodes --lib --tests --release --quiet
+
+ARM := aarch64-unknown-linux-gnu
+
+test-neon: cargo ## The Rust tests as 64-bit ARM: needs qemu-user, gcc-aarch64-linux-gnu and Rust's target for it
+	@set -e; \
+	if [ "$$(uname -m)" = aarch64 ]; then exec cargo test -p compcodes --lib --tests --release --quiet; fi; \
+	if ! command -v qemu-aarch64 > /dev/null || ! command -v aarch64-linux-gnu-gcc > /dev/null; then \
+		echo "test-neon skipped: apt install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross" >&2; exit 0; \
+	fi; \
+	if ! ls "$$(rustc --print target-libdir --target $(ARM))"/libcore-*.rlib > /dev/null 2>&1; then \
+		echo "test-neon skipped: this Rust toolchain lacks $(ARM); rustup target add $(ARM)" >&2; exit 0; \
+	fi; \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
+	cargo test -p compcodes --lib --tests --release --quiet --target $(ARM)
+
+SOAK := 600
+
+soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and killed saves; SOAK=SECONDS
+	COMPCODES_SOAK=$$(($(SOAK) / 2)) $(BIN)/python -m pytest -q tests/test_stateful.py -k soak
+	$(BIN)/python tests/soak/searches.py --seconds $$(($(SOAK) * 2 / 5))
+	$(BIN)/python tests/soak/fuzz_files.py --count 10000
+	$(BIN)/python tests/soak/kill_saves.py --count 200
 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
@@ -48,10 +71,9 @@ format: $(DEPS) ## Let rustfmt and ruff have their way
 	$(BIN)/ruff check --fix --quiet python tests benches
 	$(BIN)/ruff format python tests benches
 
-docs: $(BUILT) ## Run every example of the documentation; build the Rust documentation
-	$(BIN)/python -m pytest -q --doctest-modules python/compcodes tests/test_readme.py
+docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the Rust documentation
+	$(BIN)/python -m pytest -q --doctest-modules python/compcodes
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet -p compcodes
-	cargo test --doc --quiet -p compcodes
 	cargo run --release --quiet -p compcodes --example train
 
 wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and try it there
@@ -60,7 +82,7 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	rm -rf $(VENV)-wheel
 	$(PYTHON) -m venv $(VENV)-wheel
 	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
-	cd $(VENV)-wheel && bin/compcodes demo --json > demo.json && bin/python -I ../tests/smoke.py
+	cd $(VENV)-wheel && bin/compcodes --version && bin/python -I ../tests/smoke.py
 	rm -rf $(VENV)-wheel
 
 paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
@@ -77,6 +99,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/curves.py
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/certified.py
+	$(BIN)/python benches/memory.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -90,6 +113,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/curves.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/certified.py --tiny
+	$(BIN)/python benches/memory.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

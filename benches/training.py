@@ -123,12 +123,12 @@ def memory(report, n):
     report.table(["", "fit, MB", "fit and encode, MB", "of which codes and errors of all rows, MB"], rows)
 
 
-def objectives(report, learn, base):
+def objectives(report, learn, base, max_iter):
     report(f"## Mean squared error, 8 bytes, greedy encoder: {len(learn):,} in-sample, {len(base):,} out-of-sample\n")
     rows = []
     for init in ("residual", "random"):
         for selection in ("group", "m-selection", "m-combination"):
-            q = greedy(selection=selection, init=init, max_iter=60, tol=0)
+            q = greedy(selection=selection, init=init, max_iter=max_iter, tol=0)
             took = seconds(lambda q=q: q.fit(learn))
             rows.append((f"{selection}, {init} start", error(q, learn), error(q, base), took))
     pq = faiss_pq(learn, base)
@@ -176,7 +176,7 @@ def main():
         encoding(report, sift("learn", n), repeats)
         iteration(report, sift("base", 2000 if args.tiny else 500_000), 1 if args.tiny else 3)
     memory(report, 2000 if args.tiny else 500_000)
-    objectives(report, sift("learn", n), sift("base", 2000 if args.tiny else 200_000))
+    objectives(report, sift("learn", n), sift("base", 2000 if args.tiny else 200_000), 3 if args.tiny else 60)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 import compcodes as cc
 
 words, vectors = cc.data.glove()
-q = cc.CompositionalCodes(n_codebooks=4, n_codewords=64, max_iter=3).fit(vectors)
+q = cc.CompositionalCodes(n_codebooks=4, n_codewords=64, anneal=2, max_iter=2).fit(vectors[:5000])
 index = cc.Index(q).add(vectors)
 with tempfile.TemporaryDirectory() as folder:
     index.save(f"{folder}/index.cc")

@@ -11,6 +11,8 @@ import compcodes as cc
 from compcodes import _core, reference
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
 

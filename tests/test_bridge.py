@@ -15,7 +15,9 @@ def data():
 
 def kinds(metric):
     pq = faiss.IndexPQ(D, 4, 6, metric)
-    rotated = faiss.IndexPreTransform(faiss.OPQMatrix(D, 4), faiss.IndexPQ(D, 4, 8, metric))
+    rotation = faiss.OPQMatrix(D, 4)
+    rotation.niter = 3
+    rotated = faiss.IndexPreTransform(rotation, faiss.IndexPQ(D, 4, 8, metric))
     residual = faiss.IndexResidualQuantizer(D, 3, 5, metric, faiss.AdditiveQuantizer.ST_decompress)
     local = faiss.IndexLocalSearchQuantizer(D, 3, 4, metric, faiss.AdditiveQuantizer.ST_decompress)
     named = faiss.IndexIDMap2(faiss.IndexPQ(D, 8, 4, metric))

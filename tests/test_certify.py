@@ -7,6 +7,8 @@ import pytest
 
 import compcodes as cc
 
+pytestmark = pytest.mark.isa
+
 
 def exact(X, Q, k):
     """Scores in float64, rounded to float32; of equal ones the first first."""

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 import compcodes as cc
 from compcodes import evaluate
 
+pytestmark = pytest.mark.isa
+
 
 def test_recall_counts_the_true_best_among_the_first_found():
     ids = [[5, 1, 2, 3], [9, 8, 7, 6]]

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 import compcodes as cc
 from compcodes import reference
-from conftest import vectors
+
+pytestmark = pytest.mark.isa
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +65,9 @@ def test_one_query_is_a_batch_of_one(index, Q):
 
 @pytest.mark.parametrize("jobs", [1, 2, 5])
 def test_threads_and_batches_change_nothing(quantizer, Q, jobs):
-    X = vectors(40_000, 12, seed=3)
-    index = cc.Index(quantizer, n_jobs=jobs).add(X)
-    want = cc.Index(quantizer, n_jobs=1).add(X).search(Q, k=100)
+    codes = np.random.default_rng(3).integers(16, size=(40_000, 4)).astype(np.uint8)
+    index = cc.Index(quantizer, n_jobs=jobs).add_codes(codes)
+    want = cc.Index(quantizer, n_jobs=1).add_codes(codes).search(Q, k=100)
     for got in (
         index.search(Q, k=100),
         [np.concatenate(a) for a in zip(*(index.search(q, 100) for q in Q), strict=True)],

@@ -11,6 +11,8 @@ from compcodes.training.shards import Local
 from compcodes.training.trainer import Trainer
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
 

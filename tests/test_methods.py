@@ -14,6 +14,8 @@ from compcodes.quantizers.opq import eigenvalue_allocation
 from compcodes.quantizers.subspaces import edges
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 PRODUCT = [cc.ProductQuantizer, cc.OptimizedProductQuantizer, cc.CartesianKMeans]
 LEARNED = [*PRODUCT, cc.ResidualQuantizer]
 EVERY = [*LEARNED, cc.RandomHyperplaneHash]

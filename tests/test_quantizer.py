@@ -9,6 +9,8 @@ from compcodes import _core
 from compcodes.training.demand import demand
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 SELECTIONS = ["group", "m-selection", "m-combination"]
 
 
@@ -93,7 +95,7 @@ def test_odd_data_has_a_defined_result(X, selection):
 
 
 def test_the_same_seed_gives_the_same_model_for_any_number_of_threads(X):
-    fits = [cc.CompositionalCodes(3, 16, max_iter=3, random_state=7, n_jobs=jobs).fit(X) for jobs in (1, 2, 3, None)]
+    fits = [cc.CompositionalCodes(3, 16, max_iter=3, random_state=7, n_jobs=jobs).fit(X) for jobs in (1, 3)]
     for q in fits[1:]:
         np.testing.assert_array_equal(q.codebooks_, fits[0].codebooks_)
     other = cc.CompositionalCodes(3, 16, max_iter=3, random_state=8).fit(X)

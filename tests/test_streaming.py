@@ -11,6 +11,8 @@ from compcodes import _core
 from compcodes.training.shards import Local
 from conftest import vectors
 
+pytestmark = pytest.mark.isa
+
 
 def held_out(q, X):
     return _core.errors(q.codebooks_, X, q.encode(X), q.loss_.get("eta", 1.0)).mean()

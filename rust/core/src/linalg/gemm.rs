@@ -9,7 +9,8 @@
 //!
 //! A 6 × 64 block of the result stays in 24 AVX-512 registers (6 × 16 in 12 AVX2 registers) while j runs.
 //! `benches/training.py` times encoding, of which this is the larger part, beside the same product in numpy's OpenBLAS. A
-//! result depends neither on the other rows nor on where the chunk begins.
+//! result depends neither on the other rows, nor on where the chunk begins, nor on the instruction set: products are
+//! added in order, each fused with its addition, which [`fused`] does where the processor cannot.
 
 use crate::isa::{Isa, Level};
 
@@ -138,7 +139,7 @@ fn block<const W: usize, const FMA: bool>(
         let c: &[f32; W] = c[column..][..W].try_into().expect("W divides PANEL");
         for r in 0..TILE {
             for w in 0..W {
-                sums[r][w] = if FMA { x[r].mul_add(c[w], sums[r][w]) } else { x[r] * c[w] + sums[r][w] };
+                sums[r][w] = if FMA { x[r].mul_add(c[w], sums[r][w]) } else { fused(x[r], c[w], sums[r][w]) };
             }
         }
     }
@@ -147,10 +148,69 @@ fn block<const W: usize, const FMA: bool>(
     }
 }
 
+/// `a · b + c`, rounded once: what `f32::mul_add` returns, without a call where the processor has no such instruction.
+///
+/// In f64 the product is exact. Its sum with `c` is rounded to odd: where it is inexact, to the neighbour whose last bit
+/// is 1. No such number lies half-way between two f32, so that rounding it again is right (Boldo & Melquiond, *Emulation
+/// of FMA and correctly rounded sums*, 2008).
+#[inline(always)]
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + c;
+    let back = sum - product;
+    // What the sum was rounded by, exactly; NaN where the sum is not finite.
+    let error = (product - (sum - back)) + (c - back);
+    let bits = sum.to_bits();
+    let even = u64::from((error > 0.0) | (error < 0.0)) & !bits;
+    let (step, toward_zero) = (even & 1, (error.to_bits() ^ bits) >> 63);
+    f64::from_bits(bits.wrapping_add(step).wrapping_sub((step & toward_zero) << 1)) as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::isa::{self, Kernel};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn fused_rounds_once(a: f32, b: f32, c: f32, near in -40i32..40, bit in 0u32..24) {
+            let near = 2f32.powi(near);
+            // Numbers of few bits meet the middle between two f32 often; those of any size overflow and underflow.
+            let few = |x: f32| f32::from_bits(x.to_bits() & (!0 << bit));
+            let ordinary = |x: f32| f32::from_bits(x.to_bits() & 0x807F_FFFF | 0x3F80_0000);
+            for (a, b, c) in [
+                (a, b, c),
+                (few(a), few(b), few(c)),
+                (ordinary(a), ordinary(b), ordinary(c) * near),
+                (ordinary(few(a)), ordinary(few(b)), ordinary(few(c)) * near),
+                (ordinary(a), ordinary(b), f32::INFINITY),
+                (a, f32::MIN_POSITIVE, f32::from_bits(c.to_bits() & 0x807F_FFFF)),
+            ] {
+                let (got, want) = (fused(a, b, c), a.mul_add(b, c));
+                prop_assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{a:e} · {b:e} + {c:e}: {got:e}, not {want:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bits() {
+        let (rows, columns, dim) = (7, 65, 300);
+        let value = |i: usize| ((i * 7919 + 13) % 10_007) as f32 / 5003.0 - 1.0;
+        let c: Vec<f32> = (0..columns * dim).map(value).collect();
+        let panels = Panels::new(columns, dim, |i| c.chunks_exact(dim).nth(i));
+        let mut tiles = Tiles::new(rows, dim);
+        (0..rows).for_each(|r| tiles.set(r, (0..dim).map(|j| value(r * dim + j + 5))));
+        let product = |isa| {
+            let mut out = vec![0.0; tiles.rows() * panels.columns()];
+            isa::run(isa, Multiply(&tiles, &panels, &mut out));
+            out.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            assert!(product(isa) == product(Isa::Scalar), "{isa:?}");
+        }
+    }
 
     struct Multiply<'a>(&'a Tiles, &'a Panels, &'a mut [f32]);
     impl Kernel for Multiply<'_> {
