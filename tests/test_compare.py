@@ -74,9 +74,9 @@ def test_half_of_many_queries_chooses_the_loss(work, monkeypatch):
     seen = []
     fit = cc.CompositionalCodes.fit
 
-    def watched(self, X, queries=None, **others):
+    def watched(self, X, *, queries=None, **others):
         seen.append(None if queries is None else np.array(queries))
-        return fit(self, X, queries, **others)
+        return fit(self, X, queries=queries, **others)
 
     monkeypatch.setattr(cc.CompositionalCodes, "fit", watched)
     Q = np.random.default_rng(3).normal(size=(120, 6)).astype("f4")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "RandomState",
     "as_codes",
     "as_count",
     "as_ids",
     "as_numbers",
     "as_queries",
+    "as_seed",
     "as_vectors",
     "as_weights",
     "check_jobs",
     "check_range",
 ]
+
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -130,3 +135,18 @@ def check_range(name: str, value: Any, low: int, high: int | None = None) -> Non
         raise TypeError(f"{name} is {value!r}: want an integer")
     if value < low or (high is not None and value > high):
         raise ValueError(f"{name} is {value}: want " + (f"at least {low}" if high is None else f"{low} to {high}"))
+
+
+def as_seed(random_state: RandomState) -> int:
+    """Take a seed from what scikit-learn calls a random state: of a generator the next number."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**63 - 1, dtype=np.int64))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or RandomState, or None")
+    if not 0 <= random_state < 2**64:
+        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
+    return int(random_state)

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers.base import Quantizer
 from compcodes.quantizers.compositional import CompositionalCodes
+from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,8 +32,9 @@ class Index:
 
     Parameters
     ----------
-    quantizer : CompositionalCodes or another Quantizer
-        A fitted model. The index keeps a copy.
+    quantizer : CompositionalCodes, another Quantizer, or any object like one
+        A fitted model, or any object with ``codebooks_`` and ``encode(X)`` (see `QuantizerLike`). The index keeps a
+        copy.
     metric : {"ip", "cosine", "l2"}, default "ip"
         Inner product ⟨q, x̄⟩; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), which takes one byte more a vector, and is right to 1 % of
         itself; or minus the squared Euclidean distance −‖q − x̄‖², which takes five bytes more. Higher is better.
@@ -59,7 +61,7 @@ class Index:
 
     def __init__(
         self,
-        quantizer: Quantizer,
+        quantizer: QuantizerLike,
         metric: str = "ip",
         n_jobs: int | None = None,
         *,
@@ -69,15 +71,11 @@ class Index:
     ) -> None:
         self.metric = metric
         self.n_jobs = n_jobs
-        if not isinstance(quantizer, Quantizer):
-            raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
         check_jobs(n_jobs)
-        codebooks = quantizer._fitted()
         # A copy: a later fit of the original changes nothing here.
-        self._quantizer = copy.copy(quantizer)
-        if n_jobs is not None:
-            self._quantizer.n_jobs = n_jobs
-        model = (codebooks, quantizer._selection, quantizer._parameters())
+        self._quantizer = adopted(quantizer, n_jobs)
+        codebooks = self._quantizer.codebooks_
+        model = (codebooks, self._quantizer._selection, self._quantizer._parameters())
         self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
@@ -107,7 +105,7 @@ class Index:
         """
         X = as_vectors(X, "X", self._shape[2])
         ids = None if ids is None else as_ids(ids, len(X))
-        codes = self._quantizer.encode(X, progress=progress)
+        codes = encoded(self._quantizer, X, progress)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs)
@@ -276,8 +274,8 @@ class Index:
 
     @property
     def quantizer(self) -> Quantizer:
-        """The model."""
-        return self._quantizer
+        """A copy of the model: a change of it, such as another `fit`, does not change the index."""
+        return copy.copy(self._quantizer)
 
     @property
     def bytes_per_vector(self) -> int:
@@ -295,7 +293,14 @@ class Index:
         self._core.save(os.fsdecode(path))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, mmap: bool = False) -> Index:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        n_jobs: int | None = None,
+        *,
+        mmap: bool = False,
+        quantizer: QuantizerLike | None = None,
+    ) -> Self:
         """Read an index from a file that `save` or the Rust crate wrote.
 
         Parameters
@@ -307,23 +312,31 @@ class Index:
             Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
             pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
             replaced meanwhile, as `save` does it, but not written in place.
+        quantizer : Quantizer or any object like one, optional
+            What encodes vectors that are added, where it is none of this package's classes: files keep the codebooks
+            of such a quantizer, not its `encode`. Without it the index has `CompositionalCodes.from_codebooks` of the
+            same codebooks, which chooses codes by its own search.
 
         Raises
         ------
         OSError
             The file cannot be read.
         ValueError
-            The file is damaged, of a later version, or not an index of compcodes.
+            The file is damaged, of a later version, or not an index of compcodes; or `quantizer` has other codebooks.
         """
         core = _core.Index.load(os.fsdecode(path), mmap)
         metric, scale, exact_norms, residuals = core.settings()
-        quantizer = Quantizer._restore(*core.model())
+        kept = core.model()
+        if quantizer is None:
+            quantizer = Quantizer._restore(*kept)
+        elif not np.array_equal(adopted(quantizer).codebooks_, kept[0]):
+            raise ValueError(f"quantizer has other codebooks_ than the index in {os.fsdecode(path)}")
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
         index._core = core
         return index
 
     @classmethod
-    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Index:
+    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Self:
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
         The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
@@ -352,20 +365,25 @@ class Index:
             path = os.path.join(folder, "index.cc")
             self.save(path)
             with open(path, "rb") as file:
-                return _from_bytes, (file.read(), self.n_jobs)
+                content = file.read()
+        # A file keeps the quantizer's registered class; another one goes along.
+        own = self._quantizer
+        return _from_bytes, (content, self.n_jobs, type(self), None if type(own) in Quantizer._kinds.values() else own)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
         return f"Index({len(self):,} vectors of {d} dimensions, {M} codes of {K}, metric={self.metric!r})"
 
 
-def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
+def _from_bytes(
+    content: bytes, n_jobs: int | None, kind: type[Index] = Index, quantizer: Quantizer | None = None
+) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "index.cc")
         with open(path, "wb") as file:
             file.write(content)
-        return Index.load(path, n_jobs)
+        return kind.load(path, n_jobs, quantizer=quantizer)
 
 
 _LARGEST = 2**63 - 1

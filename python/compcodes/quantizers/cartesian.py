@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._arrays import RandomState
 from compcodes.quantizers._training import Doubles, Floats, Report, within
 from compcodes.quantizers.opq import eigenvalue_allocation
+from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans, rotated_back
 
 __all__ = ["CartesianKMeans"]
@@ -18,6 +20,7 @@ START = 10
 TURNS = 3
 
 
+@Quantizer.register
 class CartesianKMeans(SubspaceQuantizer):
     """Product quantization after a rotation that is learned with the codes.
 
@@ -56,7 +59,7 @@ class CartesianKMeans(SubspaceQuantizer):
         n_codebooks: int = 8,
         n_codewords: int = 256,
         max_iter: int = 50,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(n_codebooks, n_codewords, max_iter, random_state, n_jobs)

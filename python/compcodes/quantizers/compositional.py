@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import (
+    RandomState,
     as_count,
     as_numbers,
     as_queries,
+    as_seed,
     as_vectors,
     as_weights,
     check_jobs,
@@ -21,7 +23,7 @@ from compcodes._arrays import (
     check_rows,
 )
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers.base import NotFittedError, Quantizer, as_json, as_seed
+from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
 from compcodes.training.trainer import Report, Trained, Trainer
 from compcodes.training.tuning import tune
@@ -37,6 +39,7 @@ _CHOICES = {
 }
 
 
+@Quantizer.register
 class CompositionalCodes(Quantizer):
     """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
 
@@ -75,7 +78,7 @@ class CompositionalCodes(Quantizer):
         How strongly the update pulls codewords to the mean of their codebook, in multiples of what would be right
         were all of it normally distributed. Without it (0) codebooks fit the noise of small data, and drift apart in
         ways that cancel out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
-    random_state : int, numpy.random.Generator or None, default 0
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
@@ -114,6 +117,8 @@ class CompositionalCodes(Quantizer):
     (2000, 16)
     """
 
+    method = "compositional"
+
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
@@ -132,7 +137,7 @@ class CompositionalCodes(Quantizer):
         tol: float = 1e-3,
         ridge: float = 1e-3,
         shrinkage: float = 4.0,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
         max_train: int | None = None,
     ) -> None:
@@ -154,9 +159,10 @@ class CompositionalCodes(Quantizer):
     def fit(
         self,
         X: ArrayLike,
+        y: object = None,
+        *,
         queries: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-        *,
         progress: ProgressLike = None,
     ) -> Self:
         """Learn the codebooks.
@@ -166,6 +172,8 @@ class CompositionalCodes(Quantizer):
         X : (n, d) array of any real type
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
             number.
+        y : ignored
+            Taken as scikit-learn's pipelines pass it: a label or target for each row of `X`.
         queries : (nq, d), optional
             Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and lets the
             vectors that they find count more. Without them rows of `X` serve for the choice. "reconstruction" only
@@ -186,9 +194,10 @@ class CompositionalCodes(Quantizer):
         ValueError
             A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
         TypeError
-            An array is not of real numbers.
+            An array is not of real numbers; or `y` looks like queries or weights that were not named.
         """
         X, weights = self._training_data(X, sample_weight)
+        _refuse_unnamed(y, X)
         self._check()
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
@@ -201,7 +210,7 @@ class CompositionalCodes(Quantizer):
         return self
 
     def partial_fit(
-        self, X: ArrayLike, sample_weight: ArrayLike | None = None, *, progress: ProgressLike = None
+        self, X: ArrayLike, *, sample_weight: ArrayLike | None = None, progress: ProgressLike = None
     ) -> Self:
         """Learn from one batch of a stream.
 
@@ -435,13 +444,30 @@ class CompositionalCodes(Quantizer):
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
-        arrays = codebooks, self.directions_
-        cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
-        if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
-            encoder, eta, selection = made_for
-            core = _core.Encoder(
+        settings = encoder, eta, selection = (
+            encoders.as_encoder(self.encoder),
+            self.loss_.get("eta") or 1.0,
+            self._selection,
+        )
+        return self._prepared(
+            (codebooks, self.directions_),
+            settings,
+            lambda: _core.Encoder(
                 codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
-            )
-            cached = self._cache = (arrays, made_for, core)
-        return cached[2]
+            ),
+        )
+
+
+def _refuse_unnamed(y: object, X: NDArray[Any]) -> None:
+    """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
+    if y is None:
+        return
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:  # a ragged list
+        return
+    if not shape or shape[0] != len(X) or shape[1:] == X.shape[1:]:
+        raise TypeError(
+            f"y has shape {shape} beside X of shape {X.shape}: want nothing or targets, which are ignored; queries and "
+            "weights are given by name, fit(X, queries=…, sample_weight=…)"
+        )

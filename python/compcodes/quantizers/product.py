@@ -6,11 +6,13 @@ import numpy as np
 
 from compcodes import _core
 from compcodes.quantizers._training import Floats, Report
+from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans
 
 __all__ = ["ProductQuantizer"]
 
 
+@Quantizer.register
 class ProductQuantizer(SubspaceQuantizer):
     """k-means in each of M stretches of dimensions.
 
@@ -25,7 +27,7 @@ class ProductQuantizer(SubspaceQuantizer):
         K, 2 to 256.
     max_iter : int, default 25
         The most iterations of k-means.
-    random_state : int, numpy.random.Generator or None, default 0
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads; all cores by default.

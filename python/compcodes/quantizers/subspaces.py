@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import check_jobs, check_range
+from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Doubles, Floats, Report, history, seeds, training_sample, within
-from compcodes.quantizers.base import Quantizer, as_seed
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,14 +26,12 @@ class SubspaceQuantizer(Quantizer):
     The nearest codeword of each subspace then is the best code.
     """
 
-    method = "subspaces"
-
     def __init__(
         self,
         n_codebooks: int = 8,
         n_codewords: int = 256,
         max_iter: int = 25,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.n_codebooks = n_codebooks
@@ -42,13 +40,15 @@ class SubspaceQuantizer(Quantizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, progress: ProgressLike = None) -> Self:
         """Learn the codebooks.
 
         Parameters
         ----------
         X : (n, d) array of any real type
             Training vectors, d ≥ M. Of more than 256 · K of them a random sample is used.
+        y : ignored
+            Taken as scikit-learn's pipelines pass it.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -87,10 +87,8 @@ class SubspaceQuantizer(Quantizer):
 
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
         codebooks = self._fitted()
-        cached: tuple[Any, _core.SubspaceEncoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks:
-            cached = self._cache = (codebooks, self._encoder(codebooks))
-        return cached[1].encode(X, self.n_jobs, report)
+        encoder = self._prepared((codebooks,), None, lambda: self._encoder(codebooks))
+        return encoder.encode(X, self.n_jobs, report)
 
     def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
         words, rotation = spans(codebooks)
