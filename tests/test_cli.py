@@ -4,6 +4,7 @@ import inspect
 import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from compcodes import CompositionalCodes, Index, cli, data, evaluate
 from compcodes.cli.common import StageBar
-from compcodes.cli.parameters import documented
+from compcodes.cli.parameters import choices
 
 
 def test_fit_trains_on_a_sample(work):
@@ -230,12 +231,28 @@ def test_options_are_those_of_the_model(work):
         work("fit", "--help")
     text = " ".join(work._capsys.readouterr().out.split())
     for name, parameter in inspect.signature(CompositionalCodes).parameters.items():
-        choices, _ = documented(CompositionalCodes, name)
-        shown = f"({', '.join(choices)}; default: " if choices else "(default: "
+        names = choices(CompositionalCodes, name)
+        shown = f"({', '.join(names)}; default: " if names else "(default: "
         assert name == "n_jobs" or f"{shown}{parameter.default})" in text
-    assert documented(CompositionalCodes, "selection")[0] == ("group", "m-selection", "m-combination")
-    assert documented(Index, "metric")[0] == ("ip", "cosine", "l2")
-    assert documented(CompositionalCodes, "nothing") == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (CompositionalCodes, "selection"),
+        (CompositionalCodes, "encoder"),
+        (CompositionalCodes, "loss"),
+        (CompositionalCodes, "init"),
+        (Index, "metric"),
+    ],
+)
+def test_docstrings_name_the_choices_of_the_signature(cls, name):
+    documented = re.search(rf"^{name} : {{(.*?)}}", inspect.getdoc(cls), re.MULTILINE)[1]
+    assert tuple(re.findall('"(.*?)"', documented)) == choices(cls, name) != ()
+
+
+def test_a_parameter_without_names_has_no_choices():
+    assert choices(CompositionalCodes, "anneal") == ()
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def _defaults(kind: type) -> dict[str, Any]:
     for cls in kind.__mro__:
         if "__init__" not in vars(cls):
             continue
-        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        parameters = list(inspect.signature(vars(cls)["__init__"]).parameters.values())[1:]
         named = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
         found |= {p.name: p.default for p in named if p.name not in found}
         if all(p.kind is not p.VAR_KEYWORD for p in parameters):

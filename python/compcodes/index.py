@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._choices import Metric
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
@@ -62,7 +64,7 @@ class Index:
     def __init__(
         self,
         quantizer: QuantizerLike,
-        metric: str = "ip",
+        metric: Metric = "ip",
         n_jobs: int | None = None,
         *,
         scale: bool = False,
@@ -149,7 +151,7 @@ class Index:
             The indexes do not fit, or an id is in both. Nothing is added then.
         """
         if not isinstance(other, Index):
-            raise TypeError(f"other is {type(other)}: want an Index")
+            raise ArgumentTypeError("other", f"is {type(other)}: want an Index")
         self._core.merge(other._core)
         return self
 
@@ -233,15 +235,15 @@ class Index:
         queries = as_queries(Q, self._shape[2])
         k = as_count("k", k)
         if rerank is None and n_candidates is not None:
-            raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
+            raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
         if certify and not self._residuals:
             raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
         if certify and rerank is None:
-            raise ValueError("certify goes with rerank: give the vectors to compare with")
+            raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
         vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
-            raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
+            raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
         allowed = None if filter is None else _as_filter(filter)
         if certify and vectors is not None:
             report = staged(progress, "search")
@@ -330,8 +332,8 @@ class Index:
         if quantizer is None:
             quantizer = Quantizer._restore(*kept)
         elif not np.array_equal(adopted(quantizer).codebooks_, kept[0]):
-            raise ValueError(f"quantizer has other codebooks_ than the index in {os.fsdecode(path)}")
-        index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {os.fsdecode(path)}")
+        index = cls(quantizer, cast(Metric, metric), n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
         index._core = core
         return index
 
@@ -358,7 +360,7 @@ class Index:
 
         taken = take(index)
         quantizer = CompositionalCodes.from_codebooks(taken.codebooks)
-        return cls(quantizer, taken.metric, n_jobs).add_codes(taken.codes, taken.ids)
+        return cls(quantizer, cast(Metric, taken.metric), n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
         with tempfile.TemporaryDirectory() as folder:
@@ -397,9 +399,9 @@ def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_]
         filter = np.array(filter, dtype=np.int64)
     array = np.asarray(filter)
     if array.ndim != 1:
-        raise ValueError(f"filter has shape {array.shape}: want one dimension")
+        raise ArgumentValueError("filter", f"has shape {array.shape}: want one dimension")
     if array.dtype == bool:
         return array
     if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"filter has dtype {array.dtype}: want a bool mask, integer ids or a range")
+        raise ArgumentTypeError("filter", f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
     return np.unique(array.astype(np.int64))

@@ -19,10 +19,12 @@ distinct. k-means is M = 1 in each of them.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from compcodes._choices import Selection
 
 __all__ = [
     "decode",
@@ -40,7 +42,6 @@ __all__ = [
     "update_along",
 ]
 
-Selection: TypeAlias = Literal["group", "m-selection", "m-combination"]
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.uint8]
 

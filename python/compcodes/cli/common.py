@@ -12,6 +12,7 @@ from typing import Any
 
 from compcodes import Quantizer
 from compcodes.data.files import file_of
+from compcodes.errors import ArgumentError
 from compcodes.progress import Bar
 
 __all__ = [
@@ -66,16 +67,14 @@ class StageBar(Bar):
 
 @contextmanager
 def called(names: Mapping[str, str]) -> Iterator[None]:
-    """Let errors say what the user calls a thing, an option or a file, where the library names its parameter."""
+    """Let errors about an argument say what the user calls it: an option or a file."""
     try:
         yield
-    except (ValueError, TypeError) as error:
-        first, _, rest = str(error).partition(" ")
-        name = names.get(first)
+    except ArgumentError as error:
+        name = names.get(error.argument)
         if name is None:
             raise
-        message = f"{name} {rest}"
-        raise (UsageError(message) if name.startswith("-") else ValueError(message)) from error
+        raise (UsageError if name.startswith("-") else ValueError)(error.told(name)) from error
 
 
 def load_model(path: str, jobs: int | None) -> Quantizer:

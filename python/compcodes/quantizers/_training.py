@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes._arrays import as_vectors, check_rows
+from compcodes.errors import ArgumentValueError
 
 __all__ = ["Doubles", "Floats", "Report", "history", "seeds", "training_sample", "within"]
 
@@ -27,7 +28,7 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
     X = as_vectors(X, "X")
     n, d = X.shape
     if n == 0 or d == 0:
-        raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
+        raise ArgumentValueError("X", f"has shape {X.shape}: training needs at least one vector")
     limit = min(PER_CODEWORD * n_codewords, max(NUMBERS // d, n_codewords))
     rows = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,8 @@ from compcodes._arrays import (
     check_range,
     check_rows,
 )
+from compcodes._choices import EncoderName, LossName, Selection, Start, check_choice
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
@@ -32,11 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["CompositionalCodes", "NotFittedError"]
-
-_CHOICES = {
-    "selection": ("group", "m-selection", "m-combination"),
-    "init": ("residual", "random"),
-}
 
 
 @Quantizer.register
@@ -127,11 +124,11 @@ class CompositionalCodes(Quantizer):
         self,
         n_codebooks: int = 8,
         n_codewords: int = 256,
-        selection: str = "group",
+        selection: Selection = "group",
         *,
-        encoder: str | encoders.Encoder = "local-search",
-        loss: str | losses.Loss = "inner-product",
-        init: str | ArrayLike = "residual",
+        encoder: EncoderName | encoders.Encoder = "local-search",
+        loss: LossName | losses.Loss = "inner-product",
+        init: Start | NDArray[Any] | list[Any] = "residual",
         anneal: int = 50,
         max_iter: int = 25,
         tol: float = 1e-3,
@@ -202,7 +199,7 @@ class CompositionalCodes(Quantizer):
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
             if len(queries) == 0:
-                raise ValueError(f"queries has shape {queries.shape}: want at least one, or None")
+                raise ArgumentValueError("queries", f"has shape {queries.shape}: want at least one, or None")
             check_rows("queries", queries)
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
@@ -267,11 +264,11 @@ class CompositionalCodes(Quantizer):
             ("selection", self._selection),
         ]:
             if getattr(self, name) != have:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
+                raise ArgumentValueError(
+                    name, f"is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
                 )
         if X.shape[1] != codebooks.shape[2]:
-            raise ValueError(f"X has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+            raise ArgumentValueError("X", f"has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
@@ -297,7 +294,7 @@ class CompositionalCodes(Quantizer):
     ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         vectors = as_vectors(X, "X")
         if len(vectors) == 0:
-            raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
+            raise ArgumentValueError("X", f"has shape {vectors.shape}: training needs at least one vector")
         return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
 
     def _train(
@@ -349,7 +346,7 @@ class CompositionalCodes(Quantizer):
         return self._encoder().encode(X, self.n_jobs, report)
 
     @classmethod
-    def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
+    def from_codebooks(cls, codebooks: ArrayLike, selection: Selection = "group") -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
 
         Raises
@@ -359,14 +356,14 @@ class CompositionalCodes(Quantizer):
         """
         codebooks = np.array(codebooks, dtype=np.float32, order="C")
         if codebooks.ndim != 3:
-            raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
+            raise ArgumentValueError("codebooks", f"has shape {codebooks.shape}: want (M, K, d)")
         _core.Encoder(codebooks, selection, 1)
         return cls._restored(codebooks, selection, {})
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
         self = super()._restored(codebooks, selection, stored)
-        self.selection = selection
+        self.selection = cast(Selection, selection)
         if not isinstance(self.encoder, str):
             self.encoder = encoders.as_encoder(self.encoder)
         if not isinstance(self.loss, str):
@@ -405,21 +402,22 @@ class CompositionalCodes(Quantizer):
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
-                raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
+        check_choice("selection", self.selection, Selection)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, Start)
         for name, positive in [("tol", False), ("ridge", True), ("shrinkage", False)]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-                raise TypeError(f"{name} is {value!r}: want a number")
+                raise ArgumentTypeError(name, f"is {value!r}: want a number")
             if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
-                raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
+                raise ArgumentValueError(
+                    name, f"is {value}: want a finite number {'above' if positive else 'of at least'} 0"
+                )
         if self.shrinkage > 1e9:
-            raise ValueError(f"shrinkage is {self.shrinkage}: want at most 1e9")
+            raise ArgumentValueError("shrinkage", f"is {self.shrinkage}: want at most 1e9")
         if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
-            raise ValueError(
-                f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
+            raise ArgumentValueError(
+                "n_codewords", f"is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
             )
 
     def _init_for(self, dim: int) -> str | NDArray[np.float32]:
@@ -427,10 +425,10 @@ class CompositionalCodes(Quantizer):
             return self.init
         codebooks = np.array(as_numbers("init", self.init), dtype=np.float32, order="C")
         if not np.isfinite(codebooks).all():
-            raise ValueError("init holds NaN, an infinity or a value beyond float32")
+            raise ArgumentValueError("init", "holds NaN, an infinity or a value beyond float32")
         want = (self.n_codebooks, self.n_codewords, dim)
         if codebooks.shape != want:
-            raise ValueError(f"init has shape {codebooks.shape}: want {want}")
+            raise ArgumentValueError("init", f"has shape {codebooks.shape}: want {want}")
         return codebooks
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
@@ -467,7 +465,8 @@ def _refuse_unnamed(y: object, X: NDArray[Any]) -> None:
     except ValueError:  # a ragged list
         return
     if not shape or shape[0] != len(X) or shape[1:] == X.shape[1:]:
-        raise TypeError(
-            f"y has shape {shape} beside X of shape {X.shape}: want nothing or targets, which are ignored; queries and "
-            "weights are given by name, fit(X, queries=…, sample_weight=…)"
+        raise ArgumentTypeError(
+            "y",
+            f"has shape {shape} beside X of shape {X.shape}: want nothing or targets, which are ignored; queries and "
+            "weights are given by name, fit(X, queries=…, sample_weight=…)",
         )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import RandomState, as_codes, as_count, as_queries, as_seed, as_vectors, check_jobs, check_range
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Report
 from compcodes.quantizers.quantizer import Quantizer
@@ -83,11 +84,11 @@ class RandomHyperplaneHash(Quantizer):
         """
         check_range("n_bits", self.n_bits, 8, 512)
         if self.n_bits % 8:
-            raise ValueError(f"n_bits is {self.n_bits}: want a multiple of 8")
+            raise ArgumentValueError("n_bits", f"is {self.n_bits}: want a multiple of 8")
         check_jobs(self.n_jobs)
         d = as_vectors(X, "X").shape[1]
         if d == 0:
-            raise ValueError(f"X has shape {np.shape(X)}: want at least one dimension")
+            raise ArgumentValueError("X", f"has shape {np.shape(X)}: want at least one dimension")
         normals = np.random.default_rng(as_seed(self.random_state)).standard_normal((self.n_bits // 8, 8, d))
         # Of the sum of ± normals the mean is √(2/π) n_bits x/‖x‖: so scaled, codes approximate directions.
         self._set((SIGNS @ normals * (np.sqrt(np.pi / 2) / self.n_bits)).astype(np.float32))

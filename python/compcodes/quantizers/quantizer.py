@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_vectors
+from compcodes.errors import ArgumentValueError
 from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
 
@@ -64,7 +65,9 @@ class Quantizer(Estimator):
             raise ValueError(f"{kind.__name__} has no method: want a name for files to keep")
         known = Quantizer._kinds.setdefault(kind.method, kind)
         if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):  # but may be defined again
-            raise ValueError(f"method {kind.method!r} of {kind.__name__} is that of {known.__name__}: want another")
+            raise ArgumentValueError(
+                "method", f"{kind.method!r} of {kind.__name__} is that of {known.__name__}: want another"
+            )
         Quantizer._kinds[kind.method] = kind
         return kind
 
@@ -157,7 +160,7 @@ class Quantizer(Estimator):
         codebooks = self._fitted()
         X = as_vectors(X, "X", codebooks.shape[2])
         if len(X) == 0:
-            raise ValueError(f"X has shape {X.shape}: want at least one vector")
+            raise ArgumentValueError("X", f"has shape {X.shape}: want at least one vector")
         return -float(_core.errors(codebooks, X, self.encode(X), 1.0, self.n_jobs).mean())
 
     def error_bound(self, X: ArrayLike, codes: ArrayLike | None = None) -> NDArray[np.float64]:

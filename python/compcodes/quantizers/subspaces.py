@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Doubles, Floats, Report, history, seeds, training_sample, within
 from compcodes.quantizers.quantizer import Quantizer
@@ -71,12 +72,12 @@ class SubspaceQuantizer(Quantizer):
         seed = as_seed(self.random_state)
         sample = training_sample(X, self.n_codewords, seed)
         if sample.shape[1] < self.n_codebooks:
-            raise ValueError(
-                f"n_codebooks is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
+            raise ArgumentValueError(
+                "n_codebooks", f"is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
             )
         codebooks, objectives = self._learn(sample, seed, staged(progress, "fit"))
         if not np.isfinite(codebooks).all():
-            raise ValueError("X has values too large to be squared in float64")
+            raise ArgumentValueError("X", "has values too large to be squared in float64")
         self._set(codebooks)
         self.history_ = history(objectives)
         return self

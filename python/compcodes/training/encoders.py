@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from compcodes._arrays import check_range
+from compcodes.errors import ArgumentValueError
 
 __all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
 
@@ -92,7 +93,9 @@ def as_encoder(encoder: Any) -> Encoder:
     given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
     name = given.pop("name", None)
     if not isinstance(name, str) or name not in _NAMED:
-        raise ValueError(f"encoder is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+        raise ArgumentValueError(
+            "encoder", f"is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those"
+        )
     return _NAMED[name](**given)
 
 

@@ -9,7 +9,7 @@ use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::error_bounds;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument, invalid};
 use crate::model::Model;
 use crate::monitor::Monitor;
 use crate::scan::Levels;
@@ -93,10 +93,10 @@ impl Index {
     /// Settings that do not fit each other.
     pub fn with(model: Model, settings: Settings) -> Result<Self> {
         if settings.scale && settings.metric != Metric::InnerProduct {
-            return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", settings.metric.name()));
+            return Err(argument!("scale", "goes with metric \"ip\", not \"{}\"", settings.metric.name()));
         }
         if settings.residuals && (settings.metric != Metric::InnerProduct || settings.scale) {
-            return Err(invalid!("residuals go with metric \"ip\" and without a scale"));
+            return Err(argument!("residuals", "goes with metric \"ip\" and without a scale"));
         }
         let has_column = settings.scale || settings.residuals || settings.metric != Metric::InnerProduct;
         let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?);
