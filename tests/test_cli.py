@@ -1,7 +1,6 @@
 """The command, run in this process."""
 
 import inspect
-import io
 import json
 import os
 import re
@@ -10,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+import compcodes as cc
 from compcodes import CompositionalCodes, Index, cli, data, evaluate
-from compcodes.cli.common import StageBar
 from compcodes.cli.parameters import choices
 
 
@@ -405,25 +404,64 @@ def test_the_progress_bar_is_for_terminals_that_want_it(work, monkeypatch):
     monkeypatch.setattr(CompositionalCodes, "fit", slow)
     assert work(*argv)[2] == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "[" in work(*argv)[2]
+    pytest.importorskip("tqdm")
+    assert "fit:  50%" in work(*argv)[2]
     assert work(*argv, "--quiet")[2] == ""
 
 
-def test_a_bar_is_full_before_it_goes(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+def test_an_empty_index_cannot_be_measured(work):
+    cc.Index(CompositionalCodes.load(work.model())).save(work.path("empty"))
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    for given in (("--vectors", nothing), ("--truth", work.save("truth", np.zeros((9, 1), int)))):
+        assert work("eval", work.path("empty"), work.path("q.npy"), *given) == (
+            1, "", f"compcodes: error: {work.path('empty')}: no vectors to find\n",
+        )  # fmt: skip
 
-    clock = iter(range(1, 100))
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    bar = StageBar(screen := Terminal())
-    for stage, done in (("fit", 0), ("fit", 97), ("encode", 50), ("encode", 100), ("fit", 98)):
-        bar(stage, done, 100)
-    bar.fill()
-    bar.clear()
-    frames = [frame.split() for frame in screen.getvalue().split("\r") if frame.strip()]
-    shown = [(frame[0], next(word for word in frame if word.endswith("%"))) for frame in frames]
-    assert shown == [
-        ("fit", "0%"), ("fit", "97%"), ("fit", "100%"), ("encode", "50%"), ("encode", "100%"), ("fit", "98%"),
-        ("fit", "100%"),
-    ]  # fmt: skip
+
+def test_pipes_are_refused_not_waited_for(work):
+    work.index()
+    for name in ("pipe", "pipe.npy", "pipe.fvecs", "pipe.parquet", "pipe.h5"):
+        os.mkfifo(work.path(name))
+    model, index, x, q, out = (work.path(name) for name in ("model", "index", "x.npy", "q.npy", "out.npy"))
+    for argv in [
+        ("info", work.path("pipe")),
+        ("encode", work.path("pipe"), x, "-o", out),
+        ("search", work.path("pipe"), q),
+        ("fit", work.path("pipe.npy"), "-o", out),
+        ("fit", work.path("pipe.fvecs"), "-o", out),
+        ("fit", work.path("pipe.parquet"), "-o", out),
+        ("fit", work.path("pipe.h5"), "-o", out),
+        ("build", model, x, "--ids", work.path("pipe.npy"), "-o", out),
+        ("search", index, q, "--rerank", work.path("pipe.npy")),
+    ]:
+        pipe = next(word for word in argv if word.startswith(work.path("pipe")))
+        message = f"compcodes: error: {pipe}: is a pipe or a device, want a regular file\n"
+        assert work(*argv) == (1, "", message)
+    with pytest.raises(OSError, match="is a pipe or a device"):
+        data.load(work.path("pipe.npy"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_named_by_the_file(work):
+    """/dev/full takes nothing, and can be linked to."""
+    report, plot = work.path("report.html"), work.path("p.png")
+    for path in (report, plot):
+        os.symlink("/dev/full", path)
+    code, out, err = work("compare", work.path("x.npy"), "--methods", "LSH", "--output", report)
+    assert (code, out, err) == (1, "", f"compcodes: error: {report}: No space left on device\n")
+    pytest.importorskip("matplotlib")
+    code, out, err = work("eval", work.index(), work.path("q.npy"), "--vectors", work.path("x.npy"), "--plot", plot)
+    assert (code, out, err) == (1, "", f"compcodes: error: {plot}: No space left on device\n")
+
+
+def test_what_nobody_expected_is_one_line_too(work, monkeypatch):
+    monkeypatch.setattr(CompositionalCodes, "fit", lambda *args, **others: {}["lost"])
+    code, out, err = work("fit", work.path("x.npy"), "-o", work.path("m"))
+    assert (code, out, err) == (1, "", "compcodes: error: unexpected KeyError: 'lost'\n")
+
+
+def test_compare_logs_where_there_is_no_terminal(work, monkeypatch):
+    monkeypatch.setattr("compcodes.progress._LINE_EVERY", 0)
+    argv = ("compare", work.path("x.npy"), "--methods", "PQ", "--bytes", 2, "--iterations", 3)
+    assert re.search(r"^PQ 2 fit \d+%  0 s", work(*argv)[2], re.MULTILINE)
+    assert work(*argv, "--quiet")[2] == ""

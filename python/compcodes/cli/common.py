@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compcodes import Quantizer
-from compcodes.data.files import file_of
+from compcodes import Index, Quantizer
+from compcodes.data.files import check_regular, file_of
 from compcodes.errors import ArgumentError
-from compcodes.progress import Bar
 
 __all__ = [
-    "StageBar",
     "Stopwatch",
     "UsageError",
     "amount",
@@ -24,10 +22,12 @@ __all__ = [
     "check_output",
     "check_overwriting",
     "duration",
+    "load_index",
     "load_model",
     "number_of_results",
     "sizes",
     "table",
+    "written",
 ]
 
 _MOST_RESULTS = 2**31  # 24 GB of scores and ids
@@ -50,21 +50,6 @@ class Stopwatch:
         self.seconds = time.perf_counter() - self._start
 
 
-class StageBar(Bar):
-    """A bar that is full before it goes, also where a stage needed fewer rounds than it might have."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Draw the bar; the stage before it is over."""
-        if done >= total or stage != self._stage:
-            self.fill()
-        super().__call__(stage, done, total)
-
-    def fill(self) -> None:
-        """Draw the stage at hand as done."""
-        if self._length and self._stage is not None:
-            self._write(self._line(self._stage, 1, 1, time.monotonic() - self._started))
-
-
 @contextmanager
 def called(names: Mapping[str, str]) -> Iterator[None]:
     """Let errors about an argument say what the user calls it: an option or a file."""
@@ -79,9 +64,27 @@ def called(names: Mapping[str, str]) -> Iterator[None]:
 
 def load_model(path: str, jobs: int | None) -> Quantizer:
     """Load a model that works with so many threads."""
+    check_regular(path)
     quantizer = Quantizer.load(path)
     quantizer.n_jobs = jobs
     return quantizer
+
+
+def load_index(path: str, jobs: int | None) -> Index:
+    """Load an index that works with so many threads."""
+    check_regular(path)
+    return Index.load(path, n_jobs=jobs)
+
+
+@contextmanager
+def written(path: str) -> Iterator[None]:
+    """Let errors in writing an output, of a full disk for one, name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), path) from None
 
 
 def check_output(path: str, *endings: str) -> None:

@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import evaluate
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, table
+from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, table, written
 from compcodes.cli.compare_page import page
 from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
-from compcodes.svg import thinned
+from compcodes.plot import thinned
 
 NAME = "compare"
+LOGS = True  # it takes long: lines of progress also where standard error is no terminal
 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))
 _QUERIES = 1000  # at most, to measure with
@@ -90,7 +91,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "output": args.output,
     }
     if args.output is not None:
-        Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
+        with written(args.output):
+            Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
     return found
 
 

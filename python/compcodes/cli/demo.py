@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes, Index, evaluate
-from compcodes.cli.common import Stopwatch, amount, duration, table
+from compcodes.cli.common import Stopwatch, amount, duration, table, written
 from compcodes.cli.evaluation import recall_table
 from compcodes.cli.parameters import whole
 from compcodes.data import glove
@@ -166,7 +166,9 @@ def _named(
 def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
     """Write the curves, or say why not: everything else is worth having without them."""
     try:
-        recall_figure(found, true_ids, title=title).savefig(path, dpi=150)
+        figure = recall_figure(found, true_ids, title=title)
     except ImportError as error:
         return {"plot": None, "no_plot": str(error)}
+    with written(str(path)):
+        figure.savefig(path, dpi=150)
     return {"plot": str(path)}

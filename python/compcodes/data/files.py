@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -73,16 +74,30 @@ def save(path: PathLike, array: ArrayLike) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as file:
-            np.save(file, np.asarray(array), allow_pickle=False)
+            # Only the write: to a file as such numpy writes in a way that does not tell what went wrong.
+            np.save(_Write(file.write), np.asarray(array), allow_pickle=False)
         partial.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+class _Write:
+    def __init__(self, write: Callable[[bytes], int]) -> None:
+        self.write = write
 
 
 def is_vector_file(path: PathLike) -> bool:
     """Whether the ending of the name is one that `load` knows."""
     suffix = Path(_split(path)[0]).suffix.lower()
     return suffix in _READERS or suffix in _HDF5
+
+
+def check_regular(path: PathLike) -> None:
+    """Refuse a pipe or a device: it cannot be mapped, and to open it may wait forever."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(errno.EINVAL, "is a pipe or a device, want a regular file", os.fspath(path))
 
 
 def file_of(path: PathLike) -> str:
@@ -97,6 +112,7 @@ def open_array(path: PathLike) -> NDArray[Any]:
     if suffix not in _READERS and suffix not in _HDF5:
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
+    check_regular(name)
     with open(name, "rb"):  # the readers each word differently that a file is missing
         pass
     return load_hdf5(Path(name), dataset) if suffix in _HDF5 else _READERS[suffix](Path(name))

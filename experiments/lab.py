@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from compcodes import evaluate
 from compcodes.comparison import METHODS, Contestant, train
-from compcodes.paper.datasets import Dataset, datasets
 from compcodes.progress import ProgressCallback
+from experiments.datasets import Dataset, datasets
 
 __all__ = ["PAPER_METHODS", "Lab"]
 
@@ -29,7 +29,7 @@ class Lab:
     Parameters
     ----------
     folder : Path, optional
-        Where the paper's data are (see `compcodes.paper.datasets`).
+        Where the paper's data are (see `experiments.datasets`).
     bits : tuple of int, optional
         Code lengths instead of the paper's.
     limit : int, optional
