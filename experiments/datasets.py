@@ -100,7 +100,7 @@ def datasets(folder: Path | None, *, limit: int | None = None, quick: bool = Fal
         )
     found = found or list(_stand_ins())
     if quick:
-        limit = 1500
+        limit = 700
     return [_cut(dataset, limit, quick) for dataset in found]
 
 

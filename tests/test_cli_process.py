@@ -107,7 +107,7 @@ def test_an_interruption_of_the_imports_is_one_line(tmp_path):
 def test_a_disk_that_fills_is_named_by_the_file(work):
     """A limit on the size of files stands in for the disk."""
     model, codes = work.model(), work.path("codes.npy")
-    many = work.save("many", np.zeros((20_000, 6), "f4"))
+    many = work.save("many", np.zeros((4000, 6), "f4"))
     done = run("encode", model, many, "-o", codes, preexec_fn=few_bytes_a_file)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"compcodes: error: {codes}: File too large\n")
     assert not [name for name in os.listdir(work.folder) if name.startswith("codes")]

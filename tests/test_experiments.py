@@ -264,7 +264,7 @@ def test_the_command_lists_and_runs(run, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        ([], 2, "name an experiment, or all"),
+        (["--quick"], 2, "name an experiment, or all"),
         (["nothing"], 2, "nothing: there is no such experiment, want one of partition, "),
         (["schemes", "--bits", "12"], 2, "--bits 12: want a multiple of 8"),
         (["schemes", "--data", "none"], 1, "none: no such folder"),

@@ -1,8 +1,8 @@
 """What every command shares at its door: options, progress, results as text or JSON, errors in one line, exit codes.
 
 A command's ``run(args)`` returns what it found as a dictionary, which ``--json`` prints as it is and its
-``show(result)`` prints for people; JSON has no NaN or infinity, so they become null. Errors are one line on standard error. Exit codes:
-0 done, 1 bad data or failure, 2 wrong use, 130 interrupted.
+``show(result)`` prints for people; JSON has no NaN or infinity, so they become null. Errors are one line on standard
+error. Exit codes: 0 done, 1 bad data or failure, 2 wrong use, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -110,9 +110,7 @@ def _fail(message: str, code: int, as_json: bool = False, bar: Bar | None = None
     if bar:
         bar.close()
     _tell(message)
-    if as_json:
-        _print(json.dumps({"error": message}) + "\n", code)
-    return code
+    return _print(json.dumps({"error": message}) + "\n", code) if as_json else code
 
 
 def _tell(message: str) -> None:

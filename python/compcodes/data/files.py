@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,9 +72,9 @@ def save(path: PathLike, array: ArrayLike) -> None:
     path = Path(path)
     if path.suffix.lower() != ".npy":
         raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with partial.open("wb") as file:
+        with partial.open("xb") as file:
             # Only the write: to a file as such numpy writes in a way that does not tell what went wrong.
             np.save(_Write(file.write), np.asarray(array), allow_pickle=False)
         partial.replace(path)
@@ -84,6 +85,8 @@ def save(path: PathLike, array: ArrayLike) -> None:
 
 
 class _Write:
+    """What numpy writes to piece by piece."""
+
     def __init__(self, write: Callable[[bytes], int]) -> None:
         self.write = write
 
