@@ -121,7 +121,7 @@ def test_info_says_what_of_a_file_is_codebooks(work):
     assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 4)
     assert found["codebooks_bytes"] == 3 * 8 * 6 * 4 == work.json("info", work.path("model"))["codebooks_bytes"]
     out = work("info", work.path("index"))[1]
-    assert "of them codebooks 576 bytes" in out
+    assert "codebook bytes    576 bytes" in out
     assert "scale             yes" in out
 
 
@@ -331,7 +331,7 @@ def test_eval_without_queries_is_an_error(work):
         (
             ["encode", "none", "x.npy", "-o", "c.txt"],
             1,
-            "c.txt: the file is written as .npy, give a name that",
+            "c.txt: the file is written as .npy: give a name with",
         ),
         (
             ["eval", "i", "q.npy", "--truth", "t.npy", "--plot", "p.gif"],

@@ -62,6 +62,12 @@ def test_an_index_takes_it_and_scores_are_those_of_its_sums(theirs, X, Q):
     assert (index.reconstruct(ids[0]) == sums[ids[0]]).all()
 
 
+def test_codebooks_of_another_number_type_are_taken(X):
+    theirs = Rounding().fit(X)
+    theirs.codebooks_ = theirs.codebooks_.astype(np.float64)
+    np.testing.assert_array_equal(cc.Index(theirs).add(X).codes, theirs.encode(X))
+
+
 def test_fitting_it_anew_does_not_change_the_index(theirs, X):
     index = cc.Index(theirs)
     codes = theirs.encode(X)

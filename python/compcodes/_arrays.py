@@ -42,7 +42,7 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
-    """Look at `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
+    """View `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
     array = as_numbers(name, X)
     if array.ndim != 2:
         hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
@@ -107,7 +107,7 @@ def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None = None) -> None:
-    """Refuse vectors that are not all finite, by the first that is not; `rows` says which of `name` they are."""
+    """Refuse vectors with NaN or infinity, naming the first; `rows` gives their row numbers in `name`."""
     finite: NDArray[np.bool_] = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     if not finite.all():
         row = int(finite.argmin())

@@ -1,4 +1,4 @@
-"""The habits of scikit-learn's estimators, which is no dependency: parameters by name, and what its tools call."""
+"""The conventions of scikit-learn's estimators: parameters by name, and what its tools call. It is not a dependency."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Estimator:
     """A transformer of vectors to codes. Parameters are the arguments of `__init__`, kept under their names."""
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Learn from vectors; `y` is not looked at."""
+        """Learn from vectors; `y` is ignored."""
         raise NotImplementedError
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
@@ -30,7 +30,7 @@ class Estimator:
         raise NotImplementedError
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
-        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is not looked at."""
+        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is ignored."""
         fitted = self.fit(X, **fit_params) if y is None else self.fit(X, y, **fit_params)
         return fitted.encode(X)
 

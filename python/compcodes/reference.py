@@ -125,10 +125,10 @@ def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = 
 def encode_beam(
     X: ArrayLike, codebooks: NDArray[Any], width: int, selection: Selection = "group", eta: float = 1.0
 ) -> Codes:
-    """Choose the codewords in the order of the codebooks, keeping the `width` best beginnings of a code.
+    """Choose the codewords in the order of the codebooks, keeping the `width` best partial codes.
 
-    The loss of a beginning is that of the sum of its codewords. With equal codebooks the same codewords in another
-    order are the same beginning. A width of K^(M−1) or more tries every code.
+    The loss of a partial code is that of the sum of its codewords. With equal codebooks the same codewords in another
+    order are the same partial code. A width of K^(M−1) or more tries every code.
 
     Returns
     -------

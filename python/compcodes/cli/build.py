@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
     add_parameter(parser, Index, "metric", help="what makes a vector a good answer")
-    add_parameter(parser, Index, "scale", help="give approximations the vectors' own length, in a byte more each (ip)")
+    add_parameter(parser, Index, "scale", help="correct the length of approximations, for one more byte each (ip)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

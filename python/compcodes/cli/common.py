@@ -34,11 +34,11 @@ _MOST_RESULTS = 2**31  # 24 GB of scores and ids
 
 
 class UsageError(Exception):
-    """A command line that makes no sense."""
+    """A command line that cannot be meant."""
 
 
 class Stopwatch:
-    """Measures the block it is opened for: ``with Stopwatch() as watch: …; watch.seconds``."""
+    """Measures the time of a block: ``with Stopwatch() as watch: …; watch.seconds``."""
 
     seconds = 0.0
 
@@ -90,7 +90,7 @@ def written(path: str) -> Iterator[None]:
 def check_output(path: str, *endings: str) -> None:
     """Refuse, before the work is done, a path that could not be written after it."""
     if endings and Path(path).suffix.lower() not in endings:
-        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}, give a name that ends so")
+        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}: give a name with that extension")
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))

@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iterations",
         type=whole(1),
         metavar="N",
-        help="at most so many rounds of training (default: each method's own)",
+        help="the most rounds of training (default: each method's own)",
     )
-    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of the random numbers (default: 0)")
+    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
     add("--output", metavar="HTML", help="write a report with plots: one file, which needs no other")
 
 
@@ -107,7 +107,7 @@ def show(result: dict[str, Any]) -> None:
     print(
         "\n10@100: the share of the true best 10 that are among the first 100 found, and so after these are re-ranked."
     )
-    print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: a vector; search: a query.")
+    print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: per vector; search: per query.")
     for entry in result["failed"]:
         print(f"not compared: {entry['method']} in {entry['bytes']} bytes: {entry['error']}")
     best = result["recommended"]

@@ -37,8 +37,8 @@ _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
     "vector_error": ("mean ‖x − x̄‖²", False),
     "inner_product_error": ("mean |⟨q, x⟩ − ⟨q, x̄⟩|", False),
     "fit_seconds": ("train", False),
-    "encode_seconds_each": ("encode a vector", False),
-    "search_seconds_each": ("a query", False),
+    "encode_seconds_each": ("encode, per vector", False),
+    "search_seconds_each": ("search, per query", False),
 }
 
 
@@ -155,7 +155,7 @@ def _curves(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
 def _costs(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
     bytes_ = Panel("recall and size", "bytes", "recall 10@100", x_ticks=sizes, y_range=(0, 1))
     training = Panel("recall and training time", "seconds to train", "recall 10@100", log_x=True, y_range=(0, 1))
-    search = Panel("recall and search time", "µs a query", "recall 10@100", log_x=True, y_range=(0, 1))
+    search = Panel("recall and search time", "µs per query", "recall 10@100", log_x=True, y_range=(0, 1))
     for method in _methods(found):
         results = sorted((r for r in found["results"] if r["method"] == method), key=lambda r: int(r["bytes"]))
         recalls = [r["recall"]["10@100"] for r in results]

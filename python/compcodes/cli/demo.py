@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help=f"words to look up (default: {_WORDS})",
     )
-    add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes for a vector, 1 to 64 (default: 8)")
+    add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes per vector, 1 to 64 (default: 8)")
     add("--output", default="demo-output", metavar="DIR", help=f"folder for {_PLOT}, the plot (default: demo-output)")
-    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of the random numbers (default: 0)")
+    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

@@ -30,12 +30,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "loss": {"help": "what training makes small"},
     "init": {"help": "the codebooks it starts from"},
     "anneal": {"help": "rounds with decreasing noise before those, for local search"},
-    "max_iter": {"option": "--iterations", "type": whole(0), "help": "at most so many rounds"},
-    "tol": {"metavar": "SHARE", "help": "stop when a round gains less than this share"},
+    "max_iter": {"option": "--iterations", "type": whole(0), "help": "the most rounds of training"},
+    "tol": {"metavar": "SHARE", "help": "stop when a round lowers the loss by less than this share"},
     "ridge": {"metavar": "SHARE", "help": "how strongly an update is held to the codebooks before it"},
     "shrinkage": {"help": "how strongly few data pull codewords together, 0 for not at all"},
-    "max_train": {"type": whole(1), "help": "train on a sample of at most so many vectors"},
-    "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "of the random numbers"},
+    "max_train": {"type": whole(1), "help": "train on a random sample of at most N vectors"},
+    "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "seed of the random numbers"},
 }
 
 

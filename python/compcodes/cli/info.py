@@ -62,7 +62,7 @@ def show(result: dict[str, Any]) -> None:
             text = "yes" if text else "no"
         if isinstance(text, (int, float)):
             text = f"{text:,}" if isinstance(text, int) else f"{text:.6g}"
-        label = "of them codebooks" if name == "codebooks_bytes" else name.replace("_", " ")
+        label = "codebook bytes" if name == "codebooks_bytes" else name.replace("_", " ")
         print(f"{label:<18}{text}")
 
 

@@ -1,4 +1,4 @@
-"""One door for all vector files: the name's ending chooses the reader."""
+"""Vector files of every format: the extension chooses the reader."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def save(path: PathLike, array: ArrayLike) -> None:
     """Write an array as .npy; the file appears only when it is complete."""
     path = Path(path)
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
+        raise ValueError(f"{path}: results are written as .npy: give a name with that extension")
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with partial.open("xb") as file:
@@ -92,7 +92,7 @@ class _Write:
 
 
 def is_vector_file(path: PathLike) -> bool:
-    """Whether the ending of the name is one that `load` knows."""
+    """Whether `load` knows the extension."""
     suffix = Path(_split(path)[0]).suffix.lower()
     return suffix in _READERS or suffix in _HDF5
 
@@ -116,7 +116,7 @@ def open_array(path: PathLike) -> NDArray[Any]:
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     check_regular(name)
-    with open(name, "rb"):  # the readers each word differently that a file is missing
+    with open(name, "rb"):  # otherwise each reader words a missing file in its own way
         pass
     return load_hdf5(Path(name), dataset) if suffix in _HDF5 else _READERS[suffix](Path(name))
 

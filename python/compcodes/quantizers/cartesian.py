@@ -14,9 +14,9 @@ from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans, rot
 
 __all__ = ["CartesianKMeans"]
 
-#: Iterations of k-means that the two starts are compared after.
+#: Iterations of k-means after which the two starts are compared.
 START = 10
-#: Turns of codewords and rotation for the same codes: they need the sums of the vectors by code, not the vectors.
+#: Alternations of codewords and rotation for fixed codes: they need only the sums of the vectors of each code.
 TURNS = 3
 
 
@@ -31,7 +31,7 @@ class CartesianKMeans(SubspaceQuantizer):
     Parameters
     ----------
     n_codebooks, n_codewords, random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
     max_iter : int, default 50
         Iterations.
 
@@ -65,7 +65,7 @@ class CartesianKMeans(SubspaceQuantizer):
         super().__init__(n_codebooks, n_codewords, max_iter, random_state, n_jobs)
 
     def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
-        # About the mean: the rotation need then not keep it in place. Each codebook gets its part of it back.
+        # Centred, so that the rotation need not preserve the mean. Each codebook gets its part of the mean back.
         mean = X.mean(axis=0, dtype=np.float64)
         X = X - mean.astype(np.float32)
         state = self._start(X, seed)

@@ -38,7 +38,7 @@ __all__ = ["CompositionalCodes", "NotFittedError"]
 
 @Quantizer.register
 class CompositionalCodes(Quantizer):
-    """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
+    """Vectors as sums of codewords, one from each of M codebooks: M bytes per vector.
 
     The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
     given and checked by `fit`.
@@ -54,17 +54,17 @@ class CompositionalCodes(Quantizer):
         codewords. With ``n_codebooks=1`` each of them is k-means.
     encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
-        code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` partial
+        codes. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
     loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction`, default "inner-product"
         What training and encoding make small: the error that inner products with likely queries suffer, or the
         squared error ‖x − x̄‖². Parameters of the first are chosen from the data (see `loss_`) where they are not
         given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
-        The start: residual k-means; random vectors; or codebooks of your own.
+        The initial codebooks: residual k-means, random vectors, or an array of your own.
     anneal : int, default 50
-        Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
-        large. Used with local search only, and not from codebooks of your own.
+        Iterations with decreasing noise at the start of training; they lead to better codebooks on small and large
+        data. Used with local search only, and not when `init` is an array.
     max_iter : int, default 25
         The most iterations after that.
     tol : float, default 1e-3
@@ -78,7 +78,7 @@ class CompositionalCodes(Quantizer):
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
-        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all). The linear
+        Threads, at most four per core; all cores by default, and negative numbers count back from all (−1). The linear
         solve follows numpy's own settings.
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
@@ -211,10 +211,10 @@ class CompositionalCodes(Quantizer):
     ) -> Self:
         """Learn from one batch of a stream.
 
-        The first call is `fit`; it chooses the loss. Each later one goes on from the codebooks at hand, be they of
-        `fit`, of a file, or of the batches before: it encodes the batch, and updates the codebooks for it and for what
-        it keeps of earlier batches, sums of a size that does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
-        `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
+        The first call is `fit`; it chooses the loss. Each later one continues from the current codebooks, whether
+        they come from `fit`, a file or earlier batches: it encodes the batch, and updates the codebooks for it and for
+        the sums that it keeps of earlier batches, whose size does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
+        `fit` keep only the number of vectors; they are then assumed to have been like those of the next batch.
 
         Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
         and each batch weighs more than those before: every call forgets two fifths of their sums,

@@ -21,7 +21,7 @@ class OptimizedProductQuantizer(SubspaceQuantizer):
     Parameters
     ----------
     n_codebooks, n_codewords, max_iter, random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
 
     Attributes
     ----------

@@ -14,10 +14,10 @@ __all__ = ["ProductQuantizer"]
 
 @Quantizer.register
 class ProductQuantizer(SubspaceQuantizer):
-    """k-means in each of M stretches of dimensions.
+    """k-means in each of M runs of consecutive dimensions.
 
-    In the terms of the paper: codebooks that are zero outside their own dimensions. Those that d leaves over when
-    divided by M go to the first codebooks.
+    In the terms of the paper: codebooks that are zero outside their own dimensions. Where M does not divide d, the
+    first codebooks have one dimension more.
 
     Parameters
     ----------

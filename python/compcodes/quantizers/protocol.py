@@ -42,7 +42,7 @@ class Adopted(Quantizer):
         self.history_ = []
 
     def _encode(self, X: NDArray[Any], report: Callable[[int, int], object] | None) -> NDArray[np.uint8]:
-        if not np.array_equal(np.asarray(self.theirs.codebooks_), self.codebooks_):
+        if not np.array_equal(_codebooks(self.theirs), self.codebooks_):
             raise ValueError("quantizer has other codebooks_ than when the index was made: make a new index of it")
         progress = None if report is None else lambda stage, done, total: report(done, total)
         return _checked(_call(self.theirs, X, progress), self.codebooks_, len(X))
@@ -83,8 +83,8 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
             own = Adopted(quantizer)
     if n_jobs is not None:
         own.n_jobs = n_jobs
-        if isinstance(own, Adopted) and hasattr(own.theirs, "n_jobs"):
-            vars(own.theirs)["n_jobs"] = n_jobs
+        if isinstance(own, Adopted) and own.theirs is not quantizer and hasattr(own.theirs, "n_jobs"):
+            setattr(own.theirs, "n_jobs", n_jobs)  # noqa: B010  # an attribute that the protocol leaves open
     return own
 
 

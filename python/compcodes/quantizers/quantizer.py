@@ -112,7 +112,7 @@ class Quantizer(Estimator):
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
 
     def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
-        """Decode a few codes at a time, for what reads approximations and cannot hold them all.
+        """Decode a few codes at a time, where the approximations do not fit in memory at once.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Quantizer(Estimator):
         Returns
         -------
         iterator of (≤ batch_size, d) float32
-            The same rows as of `decode`, in order. Only one batch is held.
+            The rows of `decode`, in order. Only one batch is held.
 
         Raises
         ------
@@ -145,10 +145,10 @@ class Quantizer(Estimator):
         return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is not looked at.
+        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is ignored.
 
-        The same measure whatever the loss, so that models of different losses may be compared; what matters for a
-        search is better compared by `evaluate.recall`.
+        The measure does not depend on the loss, so models trained with different losses may be compared; for search,
+        compare `evaluate.recall` instead.
 
         Raises
         ------
@@ -304,7 +304,7 @@ class Quantizer(Estimator):
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         vars(self).pop("_cache", None)  # copies keep theirs
         self._selection = selection  # the parameter may be changed for another fit
-        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
+        codebooks.flags.writeable = False  # a change would not reach what was prepared from them
         self.codebooks_ = codebooks
         self.n_features_in_ = codebooks.shape[2]
 

@@ -22,7 +22,7 @@ __all__ = ["ResidualQuantizer"]
 
 @Quantizer.register
 class ResidualQuantizer(Quantizer):
-    """Each codebook by k-means of what the ones before it leave; codes by beam search.
+    """Each codebook by k-means of the residuals that earlier codebooks leave; codes by beam search.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class ResidualQuantizer(Quantizer):
     n_codewords : int, default 256
         K, 2 to 256.
     beam : int, default 5
-        Width of the beam, in training and encoding: how many beginnings of a code are kept.
+        Width of the beam, in training and encoding: how many partial codes are kept.
     max_iter : int, default 25
         The most iterations of k-means for a codebook.
     random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ class SubspaceQuantizer(Quantizer):
 
 
 def edges(d: int, M: int) -> list[tuple[int, int]]:
-    """First dimension of each subspace and the one after its last; where M does not divide d the first are larger."""
+    """First dimension of each subspace, and the one after its last. Where M does not divide d, the first are larger."""
     sizes = [d // M + (m < d % M) for m in range(M)]
     return list(itertools.pairwise([0, *itertools.accumulate(sizes)]))
 
@@ -105,13 +105,13 @@ def edges(d: int, M: int) -> list[tuple[int, int]]:
 def kmeans(
     X: Floats, M: int, K: int, max_iter: int, seed: int, n_jobs: int | None, report: Report | None
 ) -> tuple[list[Floats], list[float]]:
-    """k-means in each of M stretches of dimensions: codewords (K, d_m) of each, and the objective by iteration."""
+    """k-means in each of M runs of consecutive dimensions: their codewords (K, d_m), and the objective by iteration."""
     words, histories = [], []
     for m, ((first, last), own_seed) in enumerate(zip(edges(X.shape[1], M), seeds(seed, M), strict=True)):
         centroids, objectives = _core.kmeans(X[:, first:last], K, max_iter, own_seed, n_jobs, within(report, m, M))
         words.append(centroids)
         histories.append(objectives)
-    length = max(map(len, histories))  # one that has settled before the others stays as it is
+    length = max(map(len, histories))  # one that converged before the others keeps its last value
     return words, [sum(h[min(i, len(h) - 1)] for h in histories) for i in range(length)]
 
 

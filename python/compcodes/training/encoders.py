@@ -29,12 +29,12 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Beam:
-    """The codebooks in turn, keeping the best beginnings of a code: the encoder of residual quantization.
+    """The codebooks in turn, keeping the best partial codes: the encoder of residual quantization.
 
     Parameters
     ----------
     width : int, default 8
-        How many beginnings are kept, 1 to 4096. Twice as many take twice the time.
+        How many partial codes are kept, 1 to 4096. Twice as many take twice the time.
     """
 
     anneals: ClassVar[bool] = False
