@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import InnerProduct, evaluate
+from compcodes import evaluate
 from compcodes.comparison import METHODS, Contestant, train
 from compcodes.progress import ProgressCallback
 from experiments.datasets import Dataset, datasets
@@ -102,7 +102,7 @@ class Lab:
         own = None if progress is None else lambda stage, done, total: progress(f"{label} {stage}", done, total)
         effort = dict(self.effort)
         if self.quick and "loss" not in METHODS[name].parameters:
-            effort["loss"] = InnerProduct(eta=2, weight_power=1)  # to choose one takes longer than all the rest
+            effort["loss"] = "reconstruction"  # to choose one takes longer than all the rest
         return train(
             METHODS[name], bits // 8, dataset.learn, dataset.base,
             queries=dataset.sample, n_jobs=self.n_jobs, progress=own, **effort,

@@ -74,7 +74,9 @@ class Bar:
             self._line(stage, done, total)
             return
         if self._bar is None:
-            self._bar = self._tqdm(desc=stage, total=total, file=self._stream, leave=False, unit_scale=True)
+            self._bar = self._tqdm(
+                desc=stage, initial=done, total=total, file=self._stream, leave=False, unit_scale=True
+            )
         self._bar.total = total
         self._bar.update(max(done - self._bar.n, 0))
         if done >= total:
