@@ -181,6 +181,21 @@ class Index:
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]: ...
 
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: ArrayLike | range | None = None,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        certify: bool,
+        progress: ProgressLike = None,
+    ) -> (
+        tuple[NDArray[np.float32], NDArray[np.int64]] | tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]
+    ): ...
+
     def search(
         self,
         Q: ArrayLike,
