@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def quantizer(X):
 class Work:
     """A folder with vectors, queries and what the command makes of them."""
 
-    trained = None
+    _model = None
 
     def __init__(self, folder, capsys):
         self.folder, self._capsys = folder, capsys
@@ -61,23 +62,12 @@ class Work:
         return json.loads(out)
 
     def model(self):
-        """Always the same: trained once, and then copied."""
-        if Work.trained is not None:
-            (self.folder / "model").write_bytes(Work.trained)
-            return self.path("model")
-        self(
-            "fit",
-            self.path("x.npy"),
-            "-o",
-            self.path("model"),
-            "--bytes",
-            3,
-            "--codewords",
-            8,
-            "--iterations",
-            3,
-        )
-        Work.trained = (self.folder / "model").read_bytes()
+        """A model of the vectors in x.npy, trained once."""
+        if Work._model is None:
+            sizes = "--bytes", 3, "--codewords", 8, "--iterations", 3
+            self("fit", self.path("x.npy"), "-o", self.path("model"), *sizes)
+            Work._model = Path(self.path("model")).read_bytes()
+        Path(self.path("model")).write_bytes(Work._model)
         return self.path("model")
 
     def index(self, *options):

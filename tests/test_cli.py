@@ -262,7 +262,7 @@ def test_a_parameter_without_names_has_no_choices():
     ],
 )
 def test_options_have_the_ranges_of_their_parameters(work, option, name, low, high):
-    quick = {"n_codebooks": 1, "n_codewords": 2, "max_iter": 0, "anneal": 0, "loss": "reconstruction"}
+    quick = {"n_codebooks": 1, "n_codewords": 2, "max_iter": 0, "encoder": "greedy", "loss": "reconstruction"}
     for value, good in ((low, True), (low - 1, False), (high, True), (high and high + 1, False)):
         if value is None:
             continue

@@ -4,7 +4,23 @@ import sys
 
 import pytest
 
-from compcodes import CompositionalCodes, cli
+from compcodes.cli import demo
+
+_TRAINED = pytest.StashKey()
+
+
+@pytest.fixture(autouse=True)
+def trained_once(monkeypatch, request):
+    """The same vectors and settings give the same index: train it once for all tests."""
+    cache, compress = request.config.stash.setdefault(_TRAINED, {}), demo._compress
+
+    def cached(X, ids, n_bytes, args, loss):
+        key = X.tobytes(), ids.tobytes(), n_bytes, args.seed, args.jobs, repr(loss)
+        if key not in cache:
+            cache[key] = compress(X, ids, n_bytes, args, loss)
+        return cache[key]
+
+    monkeypatch.setattr(demo, "_compress", cached)
 
 
 def test_demo_finds_neighbours_and_draws(work):
@@ -17,15 +33,8 @@ def test_demo_finds_neighbours_and_draws(work):
         assert file.read(4) == b"\x89PNG"
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """Training that takes a moment."""
-    few = {"encoder": "greedy", "loss": "reconstruction", "anneal": 0, "max_iter": 1, "max_train": 2000}
-    monkeypatch.setattr(cli.demo, "CompositionalCodes", lambda **given: CompositionalCodes(**{**given, **few}))
-
-
-def test_demo_keeps_the_same_words_out(work, short):
-    argv = ("demo", "--bytes", 1, "--output", work.path("out"))
+def test_demo_keeps_the_same_words_out(work):
+    argv = ("demo", "--bytes", 2, "--output", work.path("out"))
     one, other = work.json(*argv, "--words", "tuesday", "dog"), work.json(*argv)
     assert one["recall"] == other["recall"]
     for word in one["words"]:
@@ -36,8 +45,8 @@ def test_demo_keeps_the_same_words_out(work, short):
     assert "recall.png" in work("demo", "--help")[1]
 
 
-def test_demo_without_matplotlib_says_so(work, short, monkeypatch):
+def test_demo_without_matplotlib_says_so(work, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, out, _ = work("demo", "--bytes", 1, "--output", work.path("out"))
+    code, out, _ = work("demo", "--bytes", 2, "--output", work.path("out"))
     assert code == 0
     assert out.splitlines()[-1] == "no plot: drawing needs matplotlib; run: pip install 'compcodes[plot]'"
