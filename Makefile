@@ -60,16 +60,18 @@ soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff check python tests benches
-	$(BIN)/ruff format --check python tests benches
+	$(BIN)/ruff check python experiments tests benches
+	$(BIN)/ruff format --check python experiments tests benches
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
+	$(BIN)/mypy --package experiments
+	$(BIN)/mypy tests/typed.py
 	MYPYPATH=python $(BIN)/stubtest compcodes._core
 
 format: $(DEPS) ## Let rustfmt and ruff have their way
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python tests benches
-	$(BIN)/ruff format python tests benches
+	$(BIN)/ruff check --fix --quiet python experiments tests benches
+	$(BIN)/ruff format python experiments tests benches
 
 docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the Rust documentation
 	$(BIN)/python -m pytest -q --doctest-modules python/compcodes
@@ -86,7 +88,7 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	rm -rf $(VENV)-wheel
 
 paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
-	$(BIN)/compcodes paper all --out docs/results --page docs/paper.md
+	$(BIN)/python -m experiments all --out docs/results --page docs/paper.md
 
 bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
 	$(BIN)/python benches/training.py

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -31,8 +32,8 @@ def test_as_a_process(work):
     assert done.stdout.startswith("compcodes ")
 
 
-def run(*argv, **options):
-    return subprocess.run([*COMMAND, *argv], capture_output=True, text=True, **options)
+def run(*argv, command=COMMAND, **options):
+    return subprocess.run([*command, *argv], capture_output=True, text=True, **options)
 
 
 def piped_to_nothing(*argv):
@@ -68,7 +69,7 @@ def test_a_reader_that_has_gone_is_no_traceback(argv):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["fit"], ["build"], ["search"], ["eval"], ["compare"], ["paper"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["fit"], ["build"], ["search"], ["eval"], ["compare"]])
 def test_help_in_an_encoding_without_its_signs(command):
     done = run(*command, "--help", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
@@ -80,3 +81,37 @@ def test_scores_beyond_float32_are_null_in_json(work):
     found = work.json("search", work.index(), queries, "-k", 200)
     assert None in found["scores"][0]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("argv", [["info", "x.npy", "--json"], ["info", "x.npy"], ["info", "none.npy", "--json"]])
+def test_a_full_output_is_one_line(work, argv):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *argv], stdout=full, stderr=subprocess.PIPE, text=True, cwd=work.folder)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "compcodes: error: standard output: No space left on device"
+    assert done.stderr.count("\n") == 1 + ("none.npy" in argv)
+
+
+def test_an_interruption_of_the_imports_is_one_line(tmp_path):
+    """A numpy that interrupts its import stands in for Ctrl-C in the first half second."""
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    script = tmp_path / "compcodes"
+    script.write_text("import sys\nfrom compcodes.cli import main\nsys.exit(main())\n")
+    for command in (COMMAND, [sys.executable, str(script)]):
+        done = run(*command[1:], "info", "x.npy", env={**os.environ, "PYTHONPATH": str(tmp_path)}, command=command[:1])
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "compcodes: error: interrupted\n")
+
+
+def test_a_disk_that_fills_is_named_by_the_file(work):
+    """A limit on the size of files stands in for the disk."""
+    model, codes = work.model(), work.path("codes.npy")
+    many = work.save("many", np.zeros((4000, 6), "f4"))
+    done = run("encode", model, many, "-o", codes, preexec_fn=few_bytes_a_file)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"compcodes: error: {codes}: File too large\n")
+    assert not [name for name in os.listdir(work.folder) if name.startswith("codes")]
+
+
+def few_bytes_a_file():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))

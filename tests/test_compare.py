@@ -1,8 +1,11 @@
 """The command ``compcodes compare``."""
 
+import base64
 import os
 import re
 import shlex
+import sys
+import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
 import numpy as np
@@ -74,9 +77,9 @@ def test_half_of_many_queries_chooses_the_loss(work, monkeypatch):
     seen = []
     fit = cc.CompositionalCodes.fit
 
-    def watched(self, X, queries=None, **others):
+    def watched(self, X, *, queries=None, **others):
         seen.append(None if queries is None else np.array(queries))
-        return fit(self, X, queries, **others)
+        return fit(self, X, queries=queries, **others)
 
     monkeypatch.setattr(cc.CompositionalCodes, "fit", watched)
     Q = np.random.default_rng(3).normal(size=(120, 6)).astype("f4")
@@ -141,7 +144,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.links += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "img"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
@@ -152,6 +155,7 @@ class Page(HTMLParser):
 
 
 def test_the_report_is_one_page_that_needs_no_other(work, monkeypatch):
+    pytest.importorskip("matplotlib")
     short(monkeypatch)
     x = work.save("a<b>&c", work.X)
     path = work.path("report.html")
@@ -160,14 +164,26 @@ def test_the_report_is_one_page_that_needs_no_other(work, monkeypatch):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     page = Page(text)
-    assert page.open == [] and page.links == []
-    assert page.tags.count("svg") == 2 and "script" not in page.tags
+    assert page.open == [] and "script" not in page.tags
+    pictures = [base64.b64decode(link.removeprefix("data:image/svg+xml;base64,")) for link in page.links]
+    assert [ElementTree.fromstring(picture).tag for picture in pictures] == ["{http://www.w3.org/2000/svg}svg"] * 2
     assert "url(" not in text and "@import" not in text
     assert "a&lt;b&gt;&amp;c.npy in a few bytes" in text
     assert "prefers-color-scheme:dark" in text
     for result in found["results"]:
         assert f">{result['recall']['10@10']:.3f}</td>" in text
     assert re.search(r"<strong>\w+ in \d bytes</strong>", text)
+
+
+def test_without_matplotlib_the_report_has_its_tables(work, monkeypatch):
+    short(monkeypatch)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    path = work.path("report.html")
+    work.json("compare", work.path("x.npy"), "--methods", "PQ", "--bytes", 2, "--output", path, *QUICK)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert "<img" not in text and text.count("pip install &#x27;compcodes[plot]&#x27;") == 2
+    assert "<td>PQ</td>" in text
 
 
 def test_people_see_a_ranked_table(work, monkeypatch):

@@ -143,7 +143,9 @@ def test_directions_are_checked(X):
 def test_the_loss_says_what_was_used(X):
     params = {"n_codebooks": 2, "n_codewords": 8, "anneal": 1, "max_iter": 1}
     for queries in (None, np.zeros((9, D))):
-        q = cc.CompositionalCodes(**params, loss=cc.InnerProduct(eta=2, weight_power=1, metric=0.9)).fit(X, queries)
+        q = cc.CompositionalCodes(**params, loss=cc.InnerProduct(eta=2, weight_power=1, metric=0.9)).fit(
+            X, queries=queries
+        )
         assert q.loss_["metric"] == 0
         assert q.directions_.shape == (0, D)
     with pytest.raises(ValueError, match=r"queries has shape \(0, 24\)"):

@@ -35,6 +35,60 @@ def test_a_pipeline_ends_in_codes_and_leads_back(X):
     assert pipeline.score(X) < 0
 
 
+EVERY = [
+    cc.CompositionalCodes,
+    cc.ProductQuantizer,
+    cc.OptimizedProductQuantizer,
+    cc.CartesianKMeans,
+    cc.ResidualQuantizer,
+    cc.RandomHyperplaneHash,
+]
+
+
+def quick(method, **params):
+    few = {"n_bits": 16} if method is cc.RandomHyperplaneHash else {"n_codebooks": 2, "n_codewords": 4, "max_iter": 1}
+    few |= {"loss": "reconstruction", "anneal": 0} if method is cc.CompositionalCodes else {}
+    return method(**few, **params)
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_a_pipeline_passes_targets_that_are_ignored(X, method):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X = X[:200]
+    labels = np.arange(len(X)) % 3
+    codes = make_pipeline(StandardScaler(), quick(method)).fit(X).transform(X)
+    for y in (labels, labels.tolist(), np.eye(3)[labels]):
+        pipeline = make_pipeline(StandardScaler(), quick(method))
+        np.testing.assert_array_equal(pipeline.fit(X, y).transform(X), codes)
+        np.testing.assert_array_equal(pipeline.fit_transform(X, y), codes)
+
+
+@pytest.mark.parametrize("y", [np.zeros((40, 12)), np.zeros((1500, 12)), np.zeros(40), 3.0])
+def test_queries_that_are_not_named_are_refused(X, y):
+    with pytest.raises(TypeError, match=r"y has shape .*: want nothing or targets.*fit\(X, queries=…"):
+        small().fit(X, y)
+
+
+def test_weights_that_are_not_named_are_refused(X):
+    q = small().fit(X)
+    for fit in (lambda: q.fit(X, None, np.ones(len(X))), lambda: q.partial_fit(X, np.ones(len(X)))):
+        with pytest.raises(TypeError, match="positional"):
+            fit()
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_a_random_state_is_what_scikit_learn_takes(X, method):
+    for kind in (np.random.RandomState, np.random.default_rng):
+        a, b, other = (quick(method, random_state=kind(seed)).fit(X).codebooks_ for seed in (1, 1, 2))
+        np.testing.assert_array_equal(a, b)
+        assert (a != other).any()
+    quick(method, random_state=None).fit(X)
+    with pytest.raises(TypeError, match="random_state is 'x': want an integer, a numpy Generator or RandomState"):
+        quick(method, random_state="x").fit(X)
+
+
 @pytest.mark.parametrize(
     "method", [cc.ProductQuantizer, cc.OptimizedProductQuantizer, cc.CartesianKMeans, cc.ResidualQuantizer]
 )

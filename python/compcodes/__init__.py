@@ -7,6 +7,7 @@
 >>> scores, ids = index.search(X[:2], k=10)
 """
 
+from compcodes import _interrupt  # isort: skip  # first: the rest takes a while
 from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
 from compcodes.index import Index, MetricWarning
@@ -23,6 +24,8 @@ from compcodes.quantizers import (
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
 from compcodes.training.trainer import normal_equations
+
+del _interrupt
 
 __all__ = [
     "Beam",

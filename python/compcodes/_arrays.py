@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+
 __all__ = [
+    "RandomState",
     "as_codes",
     "as_count",
     "as_ids",
     "as_numbers",
     "as_queries",
+    "as_seed",
     "as_vectors",
     "as_weights",
     "check_jobs",
@@ -20,27 +24,31 @@ __all__ = [
 ]
 
 
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
     """Anything array-like as an array of real numbers, without copying it."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} is not an array of numbers: {error}") from None
+        kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
+        raise kind(name, f"is not an array of numbers: {error}") from None
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
-        raise TypeError(f"{name} is a masked array: fill or drop what is masked")
+        raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} has dtype {array.dtype}: want real numbers")
+        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers")
     return array
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
-    """Look at `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
+    """View `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
     array = as_numbers(name, X)
     if array.ndim != 2:
         hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
-        raise ValueError(f"{name} has shape {array.shape}: want (n, d){hint}")
+        raise ArgumentValueError(name, f"has shape {array.shape}: want (n, d){hint}")
     if dim is not None and array.shape[1] != dim:
-        raise ValueError(f"{name} has {array.shape[1]} dimensions, the model has {dim}")
+        raise ArgumentValueError(name, f"has {array.shape[1]} dimensions, the model has {dim}")
     return array
 
 
@@ -58,13 +66,13 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     """Codes (n, M) as uint8; other integers are taken where they fit."""
     array = as_numbers("codes", codes)
     if array.ndim != 2 or array.shape[1] != n_codebooks:
-        raise ValueError(f"codes have shape {array.shape}: want (n, {n_codebooks})")
+        raise ArgumentValueError("codes", f"have shape {array.shape}: want (n, {n_codebooks})")
     if array.dtype == np.uint8:
         return array
     if array.dtype.kind not in "iu":
-        raise TypeError(f"codes have dtype {array.dtype}: want uint8")
+        raise ArgumentTypeError("codes", f"have dtype {array.dtype}: want uint8")
     if array.size and (array.min() < 0 or array.max() > 255):
-        raise ValueError(f"codes range from {array.min()} to {array.max()}: want 0 to 255")
+        raise ArgumentValueError("codes", f"range from {array.min()} to {array.max()}: want 0 to 255")
     return array.astype(np.uint8)
 
 
@@ -72,13 +80,13 @@ def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
     """Ids (n,) as int64."""
     array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers("ids", ids))
     if array.shape != (n,):
-        raise ValueError(f"ids have shape {array.shape}: want ({n},), one for each vector")
+        raise ArgumentValueError("ids", f"have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"ids have dtype {array.dtype}: want int64")
+        raise ArgumentTypeError("ids", f"have dtype {array.dtype}: want int64")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"ids hold {array.max()}, which is beyond int64")
+        raise ArgumentValueError("ids", f"hold {array.max()}, which is beyond int64")
     return array.astype(np.int64)
 
 
@@ -86,31 +94,33 @@ def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     """Weights (n,) as float64: 0 to 1e30, so that their sums and products stay finite; not all zero."""
     weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weights.shape}: want ({n},), one for each row of X")
+        raise ArgumentValueError("sample_weight", f"has shape {weights.shape}: want ({n},), one for each row of X")
     fitting = (weights >= 0) & (weights <= 1e30)
     if not fitting.all():
         row = int(np.argmin(fitting))
-        raise ValueError(f"sample_weight[{row}] is {weights[row]}: want a finite number of at least 0, at most 1e30")
+        raise ArgumentValueError(
+            "sample_weight", f"[{row}] is {weights[row]}: want a finite number of at least 0, at most 1e30"
+        )
     if not weights.any():
-        raise ValueError("sample_weight is zero everywhere")
+        raise ArgumentValueError("sample_weight", "is zero everywhere")
     return weights
 
 
 def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None = None) -> None:
-    """Refuse vectors that are not all finite, by the first that is not; `rows` says which of `name` they are."""
+    """Refuse vectors with NaN or infinity, naming the first; `rows` gives their row numbers in `name`."""
     finite: NDArray[np.bool_] = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     if not finite.all():
         row = int(finite.argmin())
         row = row if rows is None else int(rows[row])
-        raise ValueError(f"{name} row {row} holds NaN, an infinity or a value beyond float32")
+        raise ArgumentValueError(name, f"row {row} holds NaN, an infinity or a value beyond float32")
 
 
 def as_count(name: str, value: Any) -> int:
     """A number of things, at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}: want an integer")
+        raise ArgumentTypeError(name, f"is {value!r}: want an integer")
     if not 1 <= value < 2**60:
-        raise ValueError(f"{name} is {value}: want at least 1" + (" and below 2**60" if value > 1 else ""))
+        raise ArgumentValueError(name, f"is {value}: want at least 1" + (" and below 2**60" if value > 1 else ""))
     return int(value)
 
 
@@ -119,14 +129,33 @@ def check_jobs(n_jobs: Any) -> None:
     if n_jobs is None:
         return
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)):
-        raise TypeError(f"n_jobs is {n_jobs!r}: want an integer, or None for all cores")
+        raise ArgumentTypeError("n_jobs", f"is {n_jobs!r}: want an integer, or None for all cores")
     if n_jobs == 0 or not -(2**31) < n_jobs < 2**31:
-        raise ValueError(f"n_jobs is {n_jobs}: want a number of threads, or None for all cores")
+        raise ArgumentValueError("n_jobs", f"is {n_jobs}: want a number of threads, or None for all cores")
 
 
 def check_range(name: str, value: Any, low: int, high: int | None = None) -> None:
     """Refuse what is not an integer in a range."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}: want an integer")
+        raise ArgumentTypeError(name, f"is {value!r}: want an integer")
     if value < low or (high is not None and value > high):
-        raise ValueError(f"{name} is {value}: want " + (f"at least {low}" if high is None else f"{low} to {high}"))
+        raise ArgumentValueError(
+            name, f"is {value}: want " + (f"at least {low}" if high is None else f"{low} to {high}")
+        )
+
+
+def as_seed(random_state: RandomState) -> int:
+    """Take a seed from what scikit-learn calls a random state: of a generator the next number."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**63 - 1, dtype=np.int64))
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise ArgumentTypeError(
+            "random_state", f"is {random_state!r}: want an integer, a numpy Generator or RandomState, or None"
+        )
+    if not 0 <= random_state < 2**64:
+        raise ArgumentValueError("random_state", f"is {random_state}: want 0 to 2**64 - 1")
+    return int(random_state)

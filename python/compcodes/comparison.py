@@ -1,4 +1,4 @@
-"""The methods that are compared at equal bytes, each trained and searched in one and the same way.
+"""The methods that are compared at equal bytes, each trained and searched in the same way.
 
 `METHODS` lists them; `train` gives a `Contestant`: what a method made of a database, what that took, and its answers.
 """
@@ -29,7 +29,7 @@ class Method:
     name : str
         What tables call it.
     about : str
-        What it is, in a line.
+        A description in one line.
     cls : str
         Its class in `compcodes`.
     parameters : mapping
@@ -37,7 +37,7 @@ class Method:
     size : str
         The parameter that sets the size.
     per_byte : int
-        What that grows by for a byte.
+        By how much that parameter grows per byte.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Method:
         return self.size == "n_bits"
 
     def arguments(self, n_bytes: int) -> dict[str, Any]:
-        """Return the arguments of the class for codes of so many bytes."""
+        """Return the arguments of the class for codes of `n_bytes` bytes."""
         return {self.size: n_bytes * self.per_byte, **self.parameters}
 
     def expression(self, n_bytes: int, **others: Any) -> str:

@@ -1,7 +1,8 @@
-"""The habits of scikit-learn's estimators, which is no dependency: parameters by name, and what its tools call."""
+"""The conventions of scikit-learn's estimators: parameters by name, and what its tools call. It is not a dependency."""
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ __all__ = ["Estimator"]
 class Estimator:
     """A transformer of vectors to codes. Parameters are the arguments of `__init__`, kept under their names."""
 
-    def fit(self, X: ArrayLike) -> Self:
-        """Learn from vectors."""
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors; `y` is ignored."""
         raise NotImplementedError
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
@@ -29,8 +30,9 @@ class Estimator:
         raise NotImplementedError
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
-        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is not looked at."""
-        return self.fit(X, **fit_params).encode(X)
+        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is ignored."""
+        fitted = self.fit(X, **fit_params) if y is None else self.fit(X, y, **fit_params)
+        return fitted.encode(X)
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Another name of `encode`, which scikit-learn's pipelines call."""
@@ -51,8 +53,7 @@ class Estimator:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as scikit-learn's tools ask for them."""
-        names = type(self).__init__.__annotations__.keys() - {"return"}
-        return {name: value for name, value in vars(self).items() if name in names}
+        return {name: getattr(self, name) for name in _defaults(type(self)) if hasattr(self, name)}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name.
@@ -62,14 +63,15 @@ class Estimator:
         ValueError
             There is no parameter of that name.
         """
+        known = self.get_params()
         for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(self.get_params())}")
+            if name not in known:
+                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(known)}")
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        default = vars(type(self)())
+        default = _defaults(type(self))
         shown = (
             f"{name}={value!r}"
             for name, value in self.get_params().items()
@@ -81,3 +83,17 @@ class Estimator:
 def _same(value: object, default: object) -> bool:
     """Whether a parameter is as by default; arrays and objects never are."""
     return value is default or (isinstance(value, (str, int, float)) and value == default)
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """Parameters of a class and their defaults; where it passes further ones on by ``**``, those of its base too."""
+    found: dict[str, Any] = {}
+    for cls in kind.__mro__:
+        if "__init__" not in vars(cls):
+            continue
+        parameters = list(inspect.signature(vars(cls)["__init__"]).parameters.values())[1:]
+        named = (p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        found |= {p.name: p.default for p in named if p.name not in found}
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return found

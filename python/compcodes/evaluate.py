@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_count, as_ids, as_vectors
+from compcodes._choices import Metric
 from compcodes.progress import ProgressLike, staged
 
 __all__ = [
@@ -40,7 +41,7 @@ def ground_truth(
     Q: ArrayLike,
     k: int = 100,
     *,
-    metric: str = "ip",
+    metric: Metric = "ip",
     n_jobs: int | None = None,
     progress: ProgressLike = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

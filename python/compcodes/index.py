@@ -6,16 +6,19 @@ import copy
 import os
 import tempfile
 import warnings
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._choices import Metric
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers.base import Quantizer
 from compcodes.quantizers.compositional import CompositionalCodes
+from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,8 +39,9 @@ class Index:
 
     Parameters
     ----------
-    quantizer : CompositionalCodes or another Quantizer
-        A fitted model. The index keeps a copy.
+    quantizer : CompositionalCodes, another Quantizer, or any object like one
+        A fitted model, or any object with ``codebooks_`` and ``encode(X)`` (see `QuantizerLike`). The index keeps a
+        copy.
     metric : {"ip", "cosine", "l2"} or None, default None
         By default that of the model, and "ip" where the model has none. Another than the model was trained for brings a
         `MetricWarning`.
@@ -69,8 +73,8 @@ class Index:
 
     def __init__(
         self,
-        quantizer: Quantizer,
-        metric: str | None = None,
+        quantizer: QuantizerLike,
+        metric: Metric | None = None,
         n_jobs: int | None = None,
         *,
         scale: bool = False,
@@ -78,21 +82,16 @@ class Index:
         residuals: bool = False,
     ) -> None:
         self.n_jobs = n_jobs
-        if not isinstance(quantizer, Quantizer):
-            raise TypeError(f"quantizer is {quantizer!r}: want a fitted CompositionalCodes, or Index.load(path)")
         check_jobs(n_jobs)
-        codebooks = quantizer._fitted()
-        if metric is None:
-            metric = getattr(quantizer, "metric_", None) or "ip"
         # A copy: a later fit of the original changes nothing here.
-        self._quantizer = copy.copy(quantizer)
-        if n_jobs is not None:
-            self._quantizer.n_jobs = n_jobs
-        model = (codebooks, quantizer._selection, quantizer._parameters())
+        self._quantizer = adopted(quantizer, n_jobs)
+        codebooks = self._quantizer.codebooks_
+        metric = metric or self._quantizer.metric_ or "ip"
+        model = (codebooks, self._quantizer._selection, self._quantizer._parameters())
         self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
         self.metric = str(metric)
-        if not isinstance(metric, _Stored) and not _suits(quantizer, metric):
-            warnings.warn(_other_metric(quantizer, metric), MetricWarning, stacklevel=2)
+        if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
+            warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
@@ -122,7 +121,7 @@ class Index:
         """
         X = as_vectors(X, "X", self._shape[2])
         ids = None if ids is None else as_ids(ids, len(X))
-        codes = self._quantizer.encode(X, progress=progress)
+        codes = encoded(self._quantizer, X, progress)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs)
@@ -166,7 +165,7 @@ class Index:
             The indexes do not fit, or an id is in both. Nothing is added then.
         """
         if not isinstance(other, Index):
-            raise TypeError(f"other is {type(other)}: want an Index")
+            raise ArgumentTypeError("other", f"is {type(other)}: want an Index")
         self._core.merge(other._core)
         return self
 
@@ -195,6 +194,21 @@ class Index:
         certify: Literal[True],
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]: ...
+
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: ArrayLike | range | None = None,
+        rerank: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        certify: bool,
+        progress: ProgressLike = None,
+    ) -> (
+        tuple[NDArray[np.float32], NDArray[np.int64]] | tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]
+    ): ...
 
     def search(
         self,
@@ -251,15 +265,15 @@ class Index:
         queries = as_queries(Q, self._shape[2])
         k = as_count("k", k)
         if rerank is None and n_candidates is not None:
-            raise ValueError("n_candidates goes with rerank: give the vectors to compare with")
+            raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
         if certify and not self._residuals:
             raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
         if certify and rerank is None:
-            raise ValueError("certify goes with rerank: give the vectors to compare with")
+            raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
         vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
-            raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
+            raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
         allowed = None if filter is None else _as_filter(filter)
         if certify and vectors is not None:
             report = staged(progress, "search")
@@ -292,8 +306,8 @@ class Index:
 
     @property
     def quantizer(self) -> Quantizer:
-        """The model."""
-        return self._quantizer
+        """A copy of the model: a change of it, such as another `fit`, does not change the index."""
+        return copy.copy(self._quantizer)
 
     @property
     def bytes_per_vector(self) -> int:
@@ -311,7 +325,14 @@ class Index:
         self._core.save(os.fsdecode(path))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, mmap: bool = False) -> Index:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        n_jobs: int | None = None,
+        *,
+        mmap: bool = False,
+        quantizer: QuantizerLike | None = None,
+    ) -> Self:
         """Read an index from a file that `save` or the Rust crate wrote.
 
         Parameters
@@ -323,23 +344,38 @@ class Index:
             Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
             pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
             replaced meanwhile, as `save` does it, but not written in place.
+        quantizer : Quantizer or any object like one, optional
+            What encodes vectors that are added, where it is none of this package's classes: files keep the codebooks
+            of such a quantizer, not its `encode`. Without it the index has `CompositionalCodes.from_codebooks` of the
+            same codebooks, which chooses codes by its own search.
 
         Raises
         ------
         OSError
             The file cannot be read.
         ValueError
-            The file is damaged, of a later version, or not an index of compcodes.
+            The file is damaged, of a later version, or not an index of compcodes; or `quantizer` has other codebooks.
         """
         core = _core.Index.load(os.fsdecode(path), mmap)
         metric, scale, exact_norms, residuals = core.settings()
-        quantizer = Quantizer._restore(*core.model())
-        index = cls(quantizer, _Stored(metric), n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+        kept = core.model()
+        if quantizer is None:
+            quantizer = Quantizer._restore(*kept)
+        elif not np.array_equal(adopted(quantizer).codebooks_, kept[0]):
+            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {os.fsdecode(path)}")
+        index = cls(
+            quantizer,
+            cast(Metric, _Stored(metric)),
+            n_jobs,
+            scale=scale,
+            exact_norms=exact_norms,
+            residuals=residuals,
+        )
         index._core = core
         return index
 
     @classmethod
-    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Index:
+    def from_faiss(cls, index: object, n_jobs: int | None = None) -> Self:
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
         The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
@@ -361,14 +397,17 @@ class Index:
 
         taken = take(index)
         quantizer = CompositionalCodes.from_codebooks(taken.codebooks)
-        return cls(quantizer, taken.metric, n_jobs).add_codes(taken.codes, taken.ids)
+        return cls(quantizer, cast(Metric, taken.metric), n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "index.cc")
             self.save(path)
             with open(path, "rb") as file:
-                return _from_bytes, (file.read(), self.n_jobs)
+                content = file.read()
+        # A file keeps the quantizer's registered class; another one goes along.
+        own = self._quantizer
+        return _from_bytes, (content, self.n_jobs, type(self), None if type(own) in Quantizer._kinds.values() else own)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
@@ -383,7 +422,7 @@ class _Stored(str):
 
 def _suits(quantizer: Quantizer, metric: str) -> bool:
     """Whether a model would be no other had it been trained for this metric."""
-    trained = getattr(quantizer, "metric_", None)
+    trained = quantizer.metric_
     if trained is None or trained == metric:
         return True
     if "cosine" in (trained, metric):
@@ -400,13 +439,15 @@ def _other_metric(quantizer: Quantizer, metric: str) -> str:
     )
 
 
-def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
+def _from_bytes(
+    content: bytes, n_jobs: int | None, kind: type[Index] = Index, quantizer: Quantizer | None = None
+) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "index.cc")
         with open(path, "wb") as file:
             file.write(content)
-        return Index.load(path, n_jobs)
+        return kind.load(path, n_jobs, quantizer=quantizer)
 
 
 _LARGEST = 2**63 - 1
@@ -420,9 +461,9 @@ def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_]
         filter = np.array(filter, dtype=np.int64)
     array = np.asarray(filter)
     if array.ndim != 1:
-        raise ValueError(f"filter has shape {array.shape}: want one dimension")
+        raise ArgumentValueError("filter", f"has shape {array.shape}: want one dimension")
     if array.dtype == bool:
         return array
     if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"filter has dtype {array.dtype}: want a bool mask, integer ids or a range")
+        raise ArgumentTypeError("filter", f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
     return np.unique(array.astype(np.int64))

@@ -1,18 +1,24 @@
-"""Recall curves as a picture; needs matplotlib (``pip install 'compcodes[plot]'``)."""
+"""Charts by matplotlib (``pip install 'compcodes[plot]'``): recall curves, and panels of lines for reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from compcodes.evaluate import recall_curve
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["recall_figure"]
+__all__ = ["Panel", "recall_figure", "svg", "thinned"]
+
+_STYLES = ("-", "--", ":", "-.")
+_MARKERS = "osD^vPX"
 
 
 def recall_figure(
@@ -39,12 +45,7 @@ def recall_figure(
     ImportError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("drawing needs matplotlib; run: pip install 'compcodes[plot]'") from None
-
-    figure = Figure(figsize=(4.2 * len(R), 3.6), layout="constrained")
+    figure = _figure(4.2 * len(R), 3.6)
     panels = figure.subplots(1, len(R), sharey=True, squeeze=False)[0]
     for panel, r in zip(panels, R, strict=True):
         for name, ids in results.items():
@@ -61,3 +62,131 @@ def recall_figure(
         panels[0].legend(loc="lower right")
     figure.suptitle(title)
     return figure
+
+
+@dataclass
+class Panel:
+    """One pair of axes and what is drawn in it.
+
+    Parameters
+    ----------
+    title, x, y : str
+        The headings of panel and axes.
+    log_x, log_y : bool
+        A logarithmic axis; values must be above 0.
+    y_range : (low, high), optional
+        By default what the values need.
+    x_ticks : sequence of float, optional
+        By default matplotlib's.
+    square : bool
+        Equal scales, no ticks: a map rather than a chart.
+    """
+
+    title: str
+    x: str = ""
+    y: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    y_range: tuple[float, float] | None = None
+    x_ticks: Sequence[float] | None = None
+    square: bool = False
+    _lines: list[tuple[str, Sequence[float], Sequence[float], bool]] = field(default_factory=list)
+    _cells: list[tuple[int, Sequence[tuple[float, float]]]] = field(default_factory=list)
+    _dots: list[tuple[float, float]] = field(default_factory=list)
+
+    def line(self, name: str, xs: Sequence[float], ys: Sequence[float], *, markers: bool = False) -> None:
+        """Add a series: a line through points, each marked if `markers`."""
+        self._lines.append((name, xs, ys, markers))
+
+    def cell(self, colour: int, corners: Sequence[tuple[float, float]]) -> None:
+        """Add a filled polygon in one of matplotlib's ten colours."""
+        self._cells.append((colour, corners))
+
+    def dots(self, points: Sequence[tuple[float, float]]) -> None:
+        """Add small dots."""
+        self._dots += points
+
+    def draw(self, axes: Axes, names: Sequence[str]) -> None:
+        """Draw into `axes`; the place of a series in `names` decides on its colour and style."""
+        axes.set(title=self.title, xlabel=self.x, ylabel=self.y)
+        for colour, corners in self._cells:
+            axes.fill(*zip(*corners, strict=True), facecolor=(f"C{colour % 10}", 0.3), edgecolor="0.5", linewidth=0.5)
+        if self._dots:
+            axes.plot(*zip(*self._dots, strict=True), ".", color="0.4", markersize=2)
+        for name, xs, ys, markers in self._lines:
+            i = names.index(name)
+            marker = _MARKERS[i % len(_MARKERS)] if markers or len(xs) == 1 else ""
+            axes.plot(xs, ys, color=f"C{i}", linestyle=_STYLES[i % 4], marker=marker, markersize=4, label=name)
+        axes.set_xscale("log" if self.log_x else "linear")
+        axes.set_yscale("log" if self.log_y else "linear")
+        if self.x_ticks is not None:
+            axes.set_xticks(self.x_ticks, minor=False)
+            axes.minorticks_off()
+        if self.x_ticks is not None or self.log_x:
+            axes.xaxis.set_major_formatter("{x:g}")
+        if self.y_range is not None:
+            axes.set_ylim(*self.y_range)
+        if self.square:
+            axes.set(aspect="equal", xticks=[], yticks=[])
+        else:
+            axes.grid(alpha=0.3)
+
+
+def svg(panels: Sequence[Panel], *, label: str, columns: int = 3) -> str:
+    """Draw panels in rows, above them the legend of all their series.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+    label : str
+        What the figure shows, for those who cannot see it.
+    columns : int, default 3
+        Panels in a row.
+
+    Returns
+    -------
+    str
+        The content of an SVG file. The same panels give the same text.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = _figure(3.6 * columns, 2.8 * rows + 0.3)
+    import matplotlib as mpl
+
+    names = list(dict.fromkeys(name for panel in panels for name, *_ in panel._lines))
+    places = figure.subplots(rows, columns, squeeze=False).flat
+    handles: dict[str, Any] = {}
+    for panel, axes in zip(panels, places, strict=False):
+        panel.draw(axes, names)
+        handles |= {str(line.get_label()): line for line in axes.get_lines() if line.get_label() in names}
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
+    if names:
+        figure.legend([handles[name] for name in names], names, loc="outside upper left", ncols=7, frameon=False)
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": label, "svg.fonttype": "none"}):
+        figure.savefig(out, format="svg", facecolor="white", metadata={"Date": None, "Title": label})
+    return out.getvalue()
+
+
+def thinned(curve: Sequence[float] | NDArray[Any], most: int = 48) -> tuple[list[int], list[float]]:
+    """Positions 1, 2, … of a curve, ever sparser as they grow, and its values there: for a logarithmic axis."""
+    n = len(curve)
+    if n == 0:
+        return [], []
+    at = {round(n ** (i / (most - 1))) for i in range(most)} if n > 1 else {1}
+    positions = sorted(at | {1, n})
+    return positions, [float(curve[p - 1]) for p in positions]
+
+
+def _figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("drawing needs matplotlib; run: pip install 'compcodes[plot]'") from None
+    return Figure(figsize=(width, height), layout="constrained")

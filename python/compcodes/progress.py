@@ -1,4 +1,4 @@
-"""What long work says about how far it is.
+"""How long work tells how far it is.
 
 A progress callback is called as ``progress(stage, done, total)``: the name of the stage, and how much of it
 is done, in a unit of the stage's own. ``progress=True`` stands for a `Bar` on standard error; without
@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
+
+from compcodes.errors import ArgumentTypeError
 
 __all__ = ["Bar", "ProgressCallback", "ProgressLike", "as_callback", "staged"]
 
 ProgressCallback: TypeAlias = Callable[[str, int, int], object]
 ProgressLike: TypeAlias = ProgressCallback | bool | None
 
-_WIDTH = 30
-_LINE_EVERY = 0.1  # seconds, on a terminal, where a line replaces the last one
-_LOG_EVERY = 5.0  # seconds, in a file, where every line stays
+_LINE_EVERY = 5.0  # seconds
 
 
 def as_callback(progress: ProgressLike) -> ProgressCallback | None:
@@ -35,7 +35,7 @@ def as_callback(progress: ProgressLike) -> ProgressCallback | None:
     if progress is None or progress is False:
         return None
     if not callable(progress):
-        raise TypeError(f"progress must be a callable(stage, done, total), True or None, got {progress!r}")
+        raise ArgumentTypeError("progress", f"is {progress!r}: want a callable(stage, done, total), True or None")
     return progress
 
 
@@ -46,10 +46,10 @@ def staged(progress: ProgressLike, stage: str) -> Callable[[int, int], object] |
 
 
 class Bar:
-    """A progress callback that draws a bar, and leaves no trace of it when a stage is done.
+    """A progress callback for people.
 
-    On a terminal the bar is one line that is drawn again and again. Elsewhere (a log file) it is a plain line
-    every five seconds.
+    On a terminal it is a bar of tqdm (``pip install 'compcodes[progress]'``) that goes when a stage is done. In a log
+    file, or without tqdm, it is a plain line every five seconds.
 
     Parameters
     ----------
@@ -59,47 +59,53 @@ class Bar:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
+        self._tqdm = _tqdm() if self._stream.isatty() else None
+        self._bar: Any = None
         self._stage: str | None = None
-        self._started = self._drawn = 0.0
-        self._length = 0
+        self._started = self._told = 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Draw the bar, if the last time is long enough ago."""
-        now = time.monotonic()
+        """Show that `done` of `total` are done."""
         if stage != self._stage:
-            self._stage = stage
-            self._started = now
-            self._drawn = self._drawn if self._terminal else now
-        if self._terminal and done >= total:
-            self.clear()
-            self._stage = None
-        elif now - self._drawn >= (_LINE_EVERY if self._terminal else _LOG_EVERY):
-            self._drawn = now
-            self._write(self._line(stage, done, total, now - self._started))
+            self.close()
+            self._stage, self._started = stage, time.monotonic()
+            self._told = self._started
+        if self._tqdm is None:
+            self._line(stage, done, total)
+            return
+        if self._bar is None:
+            self._bar = self._tqdm(
+                desc=stage, initial=done, total=total, file=self._stream, leave=False, unit_scale=True
+            )
+        self._bar.total = total
+        self._bar.update(max(done - self._bar.n, 0))
+        if done >= total:
+            self.close()
 
-    def clear(self) -> None:
-        """Take the bar off the terminal, as after an interruption."""
-        if self._length:
-            self._stream.write("\r" + " " * self._length + "\r")
-            self._stream.flush()
-            self._length = 0
+    def close(self) -> None:
+        """Take the bar off the terminal, as after the last stage or an interruption."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = self._stage = None
 
-    def _line(self, stage: str, done: int, total: int, seconds: float) -> str:
-        part = min(done / total, 1.0) if total > 0 else 0.0
-        line = f"{stage} {part:4.0%}"
-        if self._terminal:
-            filled = round(part * _WIDTH)
-            line = f"{stage:<12} [{'#' * filled}{'.' * (_WIDTH - filled)}] {part:4.0%}"
-        line += f"  {seconds:.0f} s"
-        if part > 0 and seconds >= 1:
-            line += f", about {seconds * (1 - part) / part:.0f} s left"
-        return line
-
-    def _write(self, line: str) -> None:
-        if self._terminal:
-            self._stream.write("\r" + line.ljust(self._length))
-            self._length = max(self._length, len(line))
-        else:
-            self._stream.write(line + "\n")
+    def _line(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._told < _LINE_EVERY or done >= total:
+            return
+        self._told = now
+        part, seconds = done / total, now - self._started
+        left = f", about {seconds * (1 - part) / part:.0f} s left" if part > 0 else ""
+        self._stream.write(f"{stage} {part:.0%}  {seconds:.0f} s{left}\n")
         self._stream.flush()
+
+
+def _tqdm() -> Callable[..., Any] | None:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+
+    class Unwatched(tqdm):  # type: ignore[misc, unused-ignore]
+        monitor_interval = 0  # no thread that looks after bars: work calls back often enough
+
+    return Unwatched

@@ -19,10 +19,12 @@ distinct. k-means is M = 1 in each of them.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from compcodes._choices import Selection
 
 __all__ = [
     "decode",
@@ -40,7 +42,6 @@ __all__ = [
     "update_along",
 ]
 
-Selection: TypeAlias = Literal["group", "m-selection", "m-combination"]
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.uint8]
 
@@ -124,10 +125,10 @@ def encode_greedy(X: ArrayLike, codebooks: NDArray[Any], selection: Selection = 
 def encode_beam(
     X: ArrayLike, codebooks: NDArray[Any], width: int, selection: Selection = "group", eta: float = 1.0
 ) -> Codes:
-    """Choose the codewords in the order of the codebooks, keeping the `width` best beginnings of a code.
+    """Choose the codewords in the order of the codebooks, keeping the `width` best partial codes.
 
-    The loss of a beginning is that of the sum of its codewords. With equal codebooks the same codewords in another
-    order are the same beginning. A width of K^(M−1) or more tries every code.
+    The loss of a partial code is that of the sum of its codewords. With equal codebooks the same codewords in another
+    order are the same partial code. A width of K^(M−1) or more tries every code.
 
     Returns
     -------

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_parameter(
         parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
     )
-    add_parameter(parser, Index, "scale", help="give approximations the vectors' own length, in a byte more each (ip)")
+    add_parameter(parser, Index, "scale", help="correct the length of approximations, for one more byte each (ip)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

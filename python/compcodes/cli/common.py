@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compcodes import Quantizer
-from compcodes.data.files import file_of
-from compcodes.progress import Bar
+from compcodes import Index, Quantizer
+from compcodes.data.files import check_regular, file_of
+from compcodes.errors import ArgumentError
 
 __all__ = [
-    "StageBar",
     "Stopwatch",
     "UsageError",
     "amount",
@@ -23,21 +22,23 @@ __all__ = [
     "check_output",
     "check_overwriting",
     "duration",
+    "load_index",
     "load_model",
     "number_of_results",
     "sizes",
     "table",
+    "written",
 ]
 
 _MOST_RESULTS = 2**31  # 24 GB of scores and ids
 
 
 class UsageError(Exception):
-    """A command line that makes no sense."""
+    """A command line that cannot be meant."""
 
 
 class Stopwatch:
-    """Measures the block it is opened for: ``with Stopwatch() as watch: …; watch.seconds``."""
+    """Measures the time of a block: ``with Stopwatch() as watch: …; watch.seconds``."""
 
     seconds = 0.0
 
@@ -49,46 +50,47 @@ class Stopwatch:
         self.seconds = time.perf_counter() - self._start
 
 
-class StageBar(Bar):
-    """A bar that is full before it goes, also where a stage needed fewer rounds than it might have."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Draw the bar; the stage before it is over."""
-        if done >= total or stage != self._stage:
-            self.fill()
-        super().__call__(stage, done, total)
-
-    def fill(self) -> None:
-        """Draw the stage at hand as done."""
-        if self._length and self._stage is not None:
-            self._write(self._line(self._stage, 1, 1, time.monotonic() - self._started))
-
-
 @contextmanager
 def called(names: Mapping[str, str]) -> Iterator[None]:
-    """Let errors say what the user calls a thing, an option or a file, where the library names its parameter."""
+    """Let errors about an argument say what the user calls it: an option or a file."""
     try:
         yield
-    except (ValueError, TypeError) as error:
-        first, _, rest = str(error).partition(" ")
-        name = names.get(first)
+    except ArgumentError as error:
+        name = names.get(error.argument)
         if name is None:
             raise
-        message = f"{name} {rest}"
-        raise (UsageError(message) if name.startswith("-") else ValueError(message)) from error
+        raise (UsageError if name.startswith("-") else ValueError)(error.told(name)) from error
 
 
 def load_model(path: str, jobs: int | None) -> Quantizer:
     """Load a model that works with so many threads."""
+    check_regular(path)
     quantizer = Quantizer.load(path)
     quantizer.n_jobs = jobs
     return quantizer
 
 
+def load_index(path: str, jobs: int | None) -> Index:
+    """Load an index that works with so many threads."""
+    check_regular(path)
+    return Index.load(path, n_jobs=jobs)
+
+
+@contextmanager
+def written(path: str) -> Iterator[None]:
+    """Let errors in writing an output, of a full disk for one, name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), path) from None
+
+
 def check_output(path: str, *endings: str) -> None:
     """Refuse, before the work is done, a path that could not be written after it."""
     if endings and Path(path).suffix.lower() not in endings:
-        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}, give a name that ends so")
+        raise ValueError(f"{path}: the file is written as {' or '.join(endings)}: give a name with that extension")
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))

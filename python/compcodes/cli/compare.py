@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import evaluate
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, table
+from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, table, written
 from compcodes.cli.compare_page import page
 from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
-from compcodes.svg import thinned
+from compcodes.plot import thinned
 
 NAME = "compare"
+LOGS = True  # it takes long: lines of progress also where standard error is no terminal
 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))
 _QUERIES = 1000  # at most, to measure with
@@ -44,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iterations",
         type=whole(1),
         metavar="N",
-        help="at most so many rounds of training (default: each method's own)",
+        help="the most rounds of training (default: each method's own)",
     )
-    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of the random numbers (default: 0)")
+    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
     add("--output", metavar="HTML", help="write a report with plots: one file, which needs no other")
 
 
@@ -90,7 +91,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "output": args.output,
     }
     if args.output is not None:
-        Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
+        with written(args.output):
+            Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
     return found
 
 
@@ -105,7 +107,7 @@ def show(result: dict[str, Any]) -> None:
     print(
         "\n10@100: the share of the true best 10 that are among the first 100 found, and so after these are re-ranked."
     )
-    print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: a vector; search: a query.")
+    print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: per vector; search: per query.")
     for entry in result["failed"]:
         print(f"not compared: {entry['method']} in {entry['bytes']} bytes: {entry['error']}")
     best = result["recommended"]

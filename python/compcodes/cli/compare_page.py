@@ -1,12 +1,16 @@
-"""The report of ``compcodes compare`` as one HTML page: no script, no other file, for light and dark screens."""
+"""The report of ``compcodes compare`` as one HTML page: no script, no other file, for light and dark screens.
+
+Its charts need matplotlib; without it the page says so, and has its tables.
+"""
 
 from __future__ import annotations
 
+import base64
 from html import escape
 from typing import Any
 
 from compcodes.cli.common import duration
-from compcodes.svg import STYLE, Panel, figure
+from compcodes.plot import Panel, svg
 
 __all__ = ["page"]
 
@@ -26,15 +30,15 @@ font-size:13px}
 th,td{padding:.34rem .6rem;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}th{font-weight:600;color:var(--muted)}
 tr.size td{font-weight:600;padding-top:1rem}td.best{color:var(--good);font-weight:650}
-svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
+img{max-width:100%;height:auto;display:block;margin:.8rem 0;border-radius:6px}
 """
 
 _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
     "vector_error": ("mean ‖x − x̄‖²", False),
     "inner_product_error": ("mean |⟨q, x⟩ − ⟨q, x̄⟩|", False),
     "fit_seconds": ("train", False),
-    "encode_seconds_each": ("encode a vector", False),
-    "search_seconds_each": ("a query", False),
+    "encode_seconds_each": ("encode, per vector", False),
+    "search_seconds_each": ("search, per query", False),
 }
 
 
@@ -43,7 +47,6 @@ def page(found: dict[str, Any], name: str) -> str:
     best = found["recommended"]
     winner = next(r for r in found["results"] if (r["method"], r["bytes"]) == (best["method"], best["bytes"]))
     sizes = sorted({result["bytes"] for result in found["results"]})
-    drawn = {"inline": True, "columns": 3}
     parts = [
         f"<h1>{escape(name)} in a few bytes</h1>",
         f'<p class="muted">{_summary(found)}</p>',
@@ -59,9 +62,9 @@ def page(found: dict[str, Any], name: str) -> str:
         "right after these 100 are re-ranked with exact inner products. The best figure of each size is coloured.</p>",
         *(f'<p class="muted">Not compared: {_failure(entry)}</p>' for entry in found["failed"]),
         "<h2>How many of the true best 10 are found</h2>",
-        figure(_curves(found, sizes), label="Recall of the true best 10 against position", **drawn),  # type: ignore[arg-type]
+        _chart(_curves(found, sizes), "Recall of the true best 10 against position"),
         "<h2>What it costs</h2>",
-        figure(_costs(found, sizes), label="Recall against size and time", **drawn),  # type: ignore[arg-type]
+        _chart(_costs(found, sizes), "Recall against size and time"),
         "<h2>From Python</h2>",
         f"<pre>{escape(best['code'])}</pre>",
         "<h2>The methods</h2>",
@@ -70,7 +73,7 @@ def page(found: dict[str, Any], name: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>compcodes: {escape(name)}</title>\n<style>{_PAGE_STYLE}{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>compcodes: {escape(name)}</title>\n<style>{_PAGE_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body>\n</html>\n"
     )
@@ -127,6 +130,16 @@ def _cell(text: str, best: bool) -> str:
     return f'<td class="best">{text}</td>' if best else f"<td>{text}</td>"
 
 
+def _chart(panels: list[Panel], label: str) -> str:
+    """Return charts as a picture within the page."""
+    try:
+        picture = svg(panels, label=label)
+    except ImportError as error:
+        return f'<p class="muted">{escape(str(error))}</p>'
+    data = base64.b64encode(picture.encode()).decode()
+    return f'<img alt="{escape(label)}" src="data:image/svg+xml;base64,{data}">'
+
+
 def _curves(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
     panels = []
     for size in sizes:
@@ -142,7 +155,7 @@ def _curves(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
 def _costs(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
     bytes_ = Panel("recall and size", "bytes", "recall 10@100", x_ticks=sizes, y_range=(0, 1))
     training = Panel("recall and training time", "seconds to train", "recall 10@100", log_x=True, y_range=(0, 1))
-    search = Panel("recall and search time", "µs a query", "recall 10@100", log_x=True, y_range=(0, 1))
+    search = Panel("recall and search time", "µs per query", "recall 10@100", log_x=True, y_range=(0, 1))
     for method in _methods(found):
         results = sorted((r for r in found["results"] if r["method"] == method), key=lambda r: int(r["bytes"]))
         recalls = [r["recall"]["10@100"] for r in results]

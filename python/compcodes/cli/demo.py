@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes, Index, evaluate
-from compcodes.cli.common import Stopwatch, amount, duration, table
+from compcodes.cli.common import Stopwatch, amount, duration, table, written
 from compcodes.cli.evaluation import recall_table
 from compcodes.cli.parameters import whole
 from compcodes.data import glove
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help=f"words to look up (default: {_WORDS})",
     )
-    add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes for a vector, 1 to 64 (default: 8)")
+    add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes per vector, 1 to 64 (default: 8)")
     add("--output", default="demo-output", metavar="DIR", help=f"folder for {_PLOT}, the plot (default: demo-output)")
-    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of the random numbers (default: 0)")
+    add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -166,7 +166,9 @@ def _named(
 def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
     """Write the curves, or say why not: everything else is worth having without them."""
     try:
-        recall_figure(found, true_ids, title=title).savefig(path, dpi=150)
+        figure = recall_figure(found, true_ids, title=title)
     except ImportError as error:
         return {"plot": None, "no_plot": str(error)}
+    with written(str(path)):
+        figure.savefig(path, dpi=150)
     return {"plot": str(path)}

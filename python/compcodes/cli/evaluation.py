@@ -19,8 +19,10 @@ from compcodes.cli.common import (
     check_output,
     check_overwriting,
     duration,
+    load_index,
     number_of_results,
     table,
+    written,
 )
 from compcodes.cli.parameters import whole
 from compcodes.data import load, load_ids, load_queries
@@ -48,7 +50,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_overwriting({"--plot": args.plot}, [args.index, args.queries, args.vectors, args.truth])
     if args.plot is not None:
         check_output(args.plot, ".png", ".svg", ".pdf")
-    index = Index.load(args.index, n_jobs=args.jobs)
+    index = load_index(args.index, args.jobs)
+    if len(index) == 0:
+        raise ValueError(f"{args.index}: no vectors to find")
     Q = load_queries(args.queries)
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
@@ -62,7 +66,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
     if args.plot is not None:
         figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
-        figure.savefig(args.plot, dpi=150)
+        with written(args.plot):
+            figure.savefig(args.plot, dpi=150)
     return {
         "queries": len(ids),
         "vectors": len(index),

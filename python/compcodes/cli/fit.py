@@ -30,10 +30,13 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "metric": {"help": "what vectors will be searched by"},
     "loss": {"help": "what training makes small, by default what suits the metric"},
     "init": {"help": "the codebooks it starts from"},
-    "max_iter": {"option": "--iterations", "type": whole(0), "help": "at most so many rounds"},
-    "tol": {"metavar": "SHARE", "help": "stop when a round gains less than this share"},
-    "max_train": {"type": whole(1), "help": "train on a sample of at most so many vectors"},
-    "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "of the random numbers"},
+    "anneal": {"help": "rounds with decreasing noise before those, for local search"},
+    "max_iter": {"option": "--iterations", "type": whole(0), "help": "the most rounds of training"},
+    "tol": {"metavar": "SHARE", "help": "stop when a round lowers the loss by less than this share"},
+    "ridge": {"metavar": "SHARE", "help": "how strongly an update is held to the codebooks before it"},
+    "shrinkage": {"help": "how strongly few data pull codewords together, 0 for not at all"},
+    "max_train": {"type": whole(1), "help": "train on a random sample of at most N vectors"},
+    "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "seed of the random numbers"},
 }
 
 
@@ -43,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("vectors", help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5)")
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
-    options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS.get(name, {})) for name in names}
+    options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS[name]) for name in names}
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
     parser.set_defaults(options=options)
 

@@ -11,10 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compcodes import Index
-from compcodes.cli.common import amount, load_model, loss_text
+from compcodes.cli.common import amount, load_index, load_model, loss_text
 from compcodes.data import load_queries
-from compcodes.data.files import is_vector_file, open_array
+from compcodes.data.files import check_regular, is_vector_file, open_array
 
 NAME = "info"
 
@@ -30,10 +29,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Open the file and describe it."""
     if is_vector_file(args.file):
         return {"file": args.file, **_describe(args.file)}
+    check_regular(args.file)
     header = _header(args.file)
     settings = header.get("settings", {})
     if settings.get("kind") == "index":
-        index = Index.load(args.file, n_jobs=args.jobs)
+        index = load_index(args.file, args.jobs)
         content = {"kind": "index", "vectors": len(index), "metric": index.metric}
         content |= {"scale": bool(settings.get("scale")), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
@@ -64,7 +64,7 @@ def show(result: dict[str, Any]) -> None:
             text = "yes" if text else "no"
         if isinstance(text, (int, float)):
             text = f"{text:,}" if isinstance(text, int) else f"{text:.6g}"
-        label = "of them codebooks" if name == "codebooks_bytes" else name.replace("_", " ")
+        label = "codebook bytes" if name == "codebooks_bytes" else name.replace("_", " ")
         print(f"{label:<18}{text}")
 
 

@@ -1,14 +1,13 @@
-"""Options that are parameters of the library: defaults and choices are those of its signatures and docstrings."""
+"""Options that are parameters of the library: defaults and choices are those of its signatures."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["add_parameter", "documented", "threads", "whole"]
+__all__ = ["add_parameter", "choices", "threads", "whole"]
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
@@ -34,14 +33,11 @@ def threads(text: str) -> int:
     return value
 
 
-def documented(cls: type, name: str) -> tuple[tuple[str, ...], str]:
-    """Return the choices that the docstring of `cls` gives for a parameter, and the first sentence about it."""
-    lines = re.search(rf"^{name} : (.*)\n((?: +.*\n)+)", inspect.getdoc(cls) or "", re.MULTILINE)
-    if lines is None:
-        return (), ""
-    choices = re.match(r"\{(.*?)\}", lines[1])
-    sentence = re.split(r"\.\s", " ".join(lines[2].split()) + " ")[0]
-    return tuple(re.findall(r'"(.*?)"', choices[1])) if choices else (), sentence
+def choices(cls: type, name: str) -> tuple[str, ...]:
+    """Return the strings that a parameter of `cls` takes, from the `Literal` among its types."""
+    hint = get_type_hints(vars(cls)["__init__"])[name]
+    literals = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal]
+    return tuple(name for literal in literals for name in get_args(literal))
 
 
 def add_parameter(
@@ -50,8 +46,8 @@ def add_parameter(
     name: str,
     option: str | None = None,
     *,
+    help: str,
     metavar: str | None = None,
-    help: str | None = None,
     type: Callable[[str], Any] | None = None,
 ) -> str:
     """Declare the option for parameter `name` of `cls`, and return what it is called.
@@ -60,18 +56,18 @@ def add_parameter(
     """
     option = option or f"--{name.replace('_', '-')}"
     default = inspect.signature(cls).parameters[name].default
-    choices, sentence = documented(cls, name)
-    text = help or sentence[:1].lower() + sentence[1:]
+    help = help.replace("%", "%%")
     if isinstance(default, bool):
-        parser.add_argument(option, dest=name, action="store_true", default=default, help=text.replace("%", "%%"))
+        parser.add_argument(option, dest=name, action="store_true", default=default, help=help)
         return option
-    text += f" ({', '.join(choices)}; default: {default})" if choices else f" (default: {default})"
+    names = choices(cls, name)
+    told = [", ".join(names)] * bool(names) + [f"default: {default}"] * (default is not None)
     parser.add_argument(
         option,
         dest=name,
         type=type or (str if default is None else default.__class__),
         default=default,
-        metavar=metavar or ("NAME" if choices else "N"),
-        help=text.replace("%", "%%"),
+        metavar=metavar or ("NAME" if names else "N"),
+        help=f"{help} ({'; '.join(told)})" if told else help,
     )
     return option

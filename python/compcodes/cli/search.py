@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from compcodes import Index
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -18,6 +17,7 @@ from compcodes.cli.common import (
     check_output,
     check_overwriting,
     duration,
+    load_index,
     number_of_results,
 )
 from compcodes.cli.parameters import whole
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    index = Index.load(args.index, n_jobs=args.jobs)
+    index = load_index(args.index, args.jobs)
     Q = load_queries(args.queries)
     vectors = None if args.rerank is None else load(args.rerank)
     allowed = None if args.filter is None else load_ids(args.filter).reshape(-1)

@@ -1,4 +1,4 @@
-"""Vectors in .parquet and .hdf5 files, read by packages that only those who use them need."""
+"""Vectors in .parquet and .hdf5 files, read by optional packages."""
 
 from __future__ import annotations
 

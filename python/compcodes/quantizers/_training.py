@@ -1,4 +1,4 @@
-"""What the methods' training has in common: the vectors they learn from, and how they are told of progress."""
+"""What training has in common across methods: the sample of training vectors, seeds, progress and history."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes._arrays import as_vectors, check_rows
+from compcodes.errors import ArgumentValueError
 
 __all__ = ["Doubles", "Floats", "Report", "history", "seeds", "training_sample", "within"]
 
@@ -16,9 +17,9 @@ Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Report: TypeAlias = Callable[[int, int], object]
 
-#: Training vectors for each codeword; more of them do not make it better.
+#: Training vectors per codeword; more of them improve nothing.
 PER_CODEWORD = 256
-#: At most this many numbers are sampled (256 MB), down to one vector for each codeword.
+#: At most this many numbers are sampled (256 MB), but at least one vector per codeword.
 NUMBERS = 1 << 26
 
 
@@ -27,7 +28,7 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
     X = as_vectors(X, "X")
     n, d = X.shape
     if n == 0 or d == 0:
-        raise ValueError(f"X has shape {X.shape}: training needs at least one vector")
+        raise ArgumentValueError("X", f"has shape {X.shape}: training needs at least one vector")
     limit = min(PER_CODEWORD * n_codewords, max(NUMBERS // d, n_codewords))
     rows = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
@@ -37,7 +38,7 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
 
 
 def seeds(seed: int, n: int) -> list[int]:
-    """Return n seeds that have nothing to do with each other."""
+    """Return n independent seeds."""
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(n, np.uint64)]
 
 

@@ -6,18 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._arrays import RandomState
 from compcodes.quantizers._training import Doubles, Floats, Report, within
 from compcodes.quantizers.opq import eigenvalue_allocation
+from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans, rotated_back
 
 __all__ = ["CartesianKMeans"]
 
-#: Iterations of k-means that the two starts are compared after.
+#: Iterations of k-means after which the two starts are compared.
 START = 10
-#: Turns of codewords and rotation for the same codes: they need the sums of the vectors by code, not the vectors.
+#: Alternations of codewords and rotation for fixed codes: they need only the sums of the vectors of each code.
 TURNS = 3
 
 
+@Quantizer.register
 class CartesianKMeans(SubspaceQuantizer):
     """Product quantization after a rotation that is learned with the codes.
 
@@ -28,7 +31,7 @@ class CartesianKMeans(SubspaceQuantizer):
     Parameters
     ----------
     n_codebooks, n_codewords, random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
     max_iter : int, default 50
         Iterations.
 
@@ -56,13 +59,13 @@ class CartesianKMeans(SubspaceQuantizer):
         n_codebooks: int = 8,
         n_codewords: int = 256,
         max_iter: int = 50,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(n_codebooks, n_codewords, max_iter, random_state, n_jobs)
 
     def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
-        # About the mean: the rotation need then not keep it in place. Each codebook gets its part of it back.
+        # Centred, so that the rotation need not preserve the mean. Each codebook gets its part of the mean back.
         mean = X.mean(axis=0, dtype=np.float64)
         X = X - mean.astype(np.float32)
         state = self._start(X, seed)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import (
+    RandomState,
     as_count,
     as_numbers,
     as_queries,
+    as_seed,
     as_vectors,
     as_weights,
     check_jobs,
     check_range,
     check_rows,
 )
+from compcodes._choices import EncoderName, LossName, Metric, Selection, Start, check_choice
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers.base import NotFittedError, Quantizer, as_json, as_seed
+from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
@@ -34,15 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CompositionalCodes", "NotFittedError"]
 
-_CHOICES = {
-    "metric": ("ip", "cosine", "l2"),
-    "selection": ("group", "m-selection", "m-combination"),
-    "init": ("residual", "random"),
-}
 
-
+@Quantizer.register
 class CompositionalCodes(Quantizer):
-    """Vectors as sums of codewords, one from each of M codebooks: M bytes a vector.
+    """Vectors as sums of codewords, one from each of M codebooks: M bytes per vector.
 
     The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
     given and checked by `fit`.
@@ -58,8 +57,8 @@ class CompositionalCodes(Quantizer):
         codewords. With ``n_codebooks=1`` each of them is k-means.
     encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
         How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` beginnings of a
-        code. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` partial
+        codes. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
     metric : {"ip", "cosine", "l2"}, default "ip"
         What vectors will be searched by: inner product, cosine, or Euclidean distance. It is that of an `Index` of the
         model, and chooses the loss. For "cosine" the lengths of vectors make no difference: `fit` and `encode` see rows
@@ -70,10 +69,10 @@ class CompositionalCodes(Quantizer):
         squared error ‖x − x̄‖². By default it is the second for the metric "l2", and the first for others. Parameters of
         the first are chosen from the data (see `loss_`) where they are not given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
-        The start: residual k-means; random vectors; or codebooks of your own.
+        The initial codebooks: residual k-means, random vectors, or an array of your own.
     anneal : int, default 50
-        Iterations with decreasing noise that belong to the start; they find better codebooks, on small data and
-        large. Used with local search only, and not from codebooks of your own.
+        Iterations with decreasing noise at the start of training; they lead to better codebooks on small and large
+        data. Used with local search only, and not when `init` is an array.
     max_iter : int, default 25
         The most iterations after that.
     tol : float, default 1e-3
@@ -84,10 +83,10 @@ class CompositionalCodes(Quantizer):
         How strongly the update pulls codewords to the mean of their codebook, in multiples of what would be right
         were all of it normally distributed. Without it (0) codebooks fit the noise of small data, and drift apart in
         ways that cancel out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
-    random_state : int, numpy.random.Generator or None, default 0
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
-        Threads, at most four a core; all cores by default, negative numbers count from there (−1 is all).
+        Threads, at most four per core; all cores by default, and negative numbers count back from all (−1).
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
@@ -124,6 +123,8 @@ class CompositionalCodes(Quantizer):
     (2000, 16)
     """
 
+    method = "compositional"
+
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
@@ -132,18 +133,18 @@ class CompositionalCodes(Quantizer):
         self,
         n_codebooks: int = 8,
         n_codewords: int = 256,
-        selection: str = "group",
+        selection: Selection = "group",
         *,
-        metric: str = "ip",
-        encoder: str | encoders.Encoder = "local-search",
-        loss: str | losses.Loss | None = None,
-        init: str | ArrayLike = "residual",
+        metric: Metric = "ip",
+        encoder: EncoderName | encoders.Encoder = "local-search",
+        loss: LossName | losses.Loss | None = None,
+        init: Start | NDArray[Any] | list[Any] = "residual",
         anneal: int = 50,
         max_iter: int = 25,
         tol: float = 1e-3,
         ridge: float = 1e-3,
         shrinkage: float = 4.0,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
         max_train: int | None = None,
     ) -> None:
@@ -166,9 +167,10 @@ class CompositionalCodes(Quantizer):
     def fit(
         self,
         X: ArrayLike,
+        y: object = None,
+        *,
         queries: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-        *,
         progress: ProgressLike = None,
     ) -> Self:
         """Learn the codebooks.
@@ -178,6 +180,8 @@ class CompositionalCodes(Quantizer):
         X : (n, d) array of any real type
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
             number.
+        y : ignored
+            Taken as scikit-learn's pipelines pass it: a label or target for each row of `X`.
         queries : (nq, d), optional
             Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and lets the
             vectors that they find count more. Without them rows of `X` serve for the choice. "reconstruction" only
@@ -198,14 +202,15 @@ class CompositionalCodes(Quantizer):
         ValueError
             A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
         TypeError
-            An array is not of real numbers.
+            An array is not of real numbers; or `y` looks like queries or weights that were not named.
         """
         self._check()
         X, weights = self._training_data(X, sample_weight)
+        _refuse_unnamed(y, X)
         if queries is not None:
             queries = as_queries(queries, X.shape[1], "queries")
             if len(queries) == 0:
-                raise ValueError(f"queries has shape {queries.shape}: want at least one, or None")
+                raise ArgumentValueError("queries", f"has shape {queries.shape}: want at least one, or None")
             check_rows("queries", queries)
             queries = unit(queries) if self.metric == "cosine" else queries
         if weights is not None:
@@ -214,14 +219,14 @@ class CompositionalCodes(Quantizer):
         return self
 
     def partial_fit(
-        self, X: ArrayLike, sample_weight: ArrayLike | None = None, *, progress: ProgressLike = None
+        self, X: ArrayLike, *, sample_weight: ArrayLike | None = None, progress: ProgressLike = None
     ) -> Self:
         """Learn from one batch of a stream.
 
-        The first call is `fit`; it chooses the loss. Each later one goes on from the codebooks at hand, be they of
-        `fit`, of a file, or of the batches before: it encodes the batch, and updates the codebooks for it and for what
-        it keeps of earlier batches, sums of a size that does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
-        `fit` keep only how many vectors there were; these are then taken to have been like those of the next batch.
+        The first call is `fit`; it chooses the loss. Each later one continues from the current codebooks, whether
+        they come from `fit`, a file or earlier batches: it encodes the batch, and updates the codebooks for it and for
+        the sums that it keeps of earlier batches, whose size does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
+        `fit` keep only the number of vectors; they are then assumed to have been like those of the next batch.
 
         Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
         and each batch weighs more than those before: every call forgets two fifths of their sums,
@@ -272,11 +277,11 @@ class CompositionalCodes(Quantizer):
             ("metric", self.metric_ or "ip"),
         ]:
             if getattr(self, name) != have:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
+                raise ArgumentValueError(
+                    name, f"is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
                 )
         if X.shape[1] != codebooks.shape[2]:
-            raise ValueError(f"X has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+            raise ArgumentValueError("X", f"has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
@@ -303,7 +308,7 @@ class CompositionalCodes(Quantizer):
     ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         vectors = as_vectors(X, "X")
         if len(vectors) == 0:
-            raise ValueError(f"X has shape {vectors.shape}: training needs at least one vector")
+            raise ArgumentValueError("X", f"has shape {vectors.shape}: training needs at least one vector")
         vectors = unit_rows(vectors) if self.metric == "cosine" else vectors
         return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
 
@@ -370,7 +375,7 @@ class CompositionalCodes(Quantizer):
         return unit_rows(X) if self.metric_ == "cosine" else X
 
     @classmethod
-    def from_codebooks(cls, codebooks: ArrayLike, selection: str = "group") -> CompositionalCodes:
+    def from_codebooks(cls, codebooks: ArrayLike, selection: Selection = "group") -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
 
         Raises
@@ -380,20 +385,20 @@ class CompositionalCodes(Quantizer):
         """
         codebooks = np.array(codebooks, dtype=np.float32, order="C")
         if codebooks.ndim != 3:
-            raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
+            raise ArgumentValueError("codebooks", f"has shape {codebooks.shape}: want (M, K, d)")
         _core.check_codebooks(codebooks, selection)
         return cls._restored(codebooks, selection, {})
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
         self = super()._restored(codebooks, selection, stored)
-        self.selection = selection
+        self.selection = cast(Selection, selection)
         if not isinstance(self.encoder, str):
             self.encoder = encoders.as_encoder(self.encoder)
         if self.loss is not None and not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
         self.metric_ = stored.get("fitted_metric")
-        if self.metric_ is not None and self.metric_ not in _CHOICES["metric"]:
+        if self.metric_ is not None and self.metric_ not in get_args(Metric):
             raise ValueError(f"the model's metric is {self.metric_!r}, which this release does not know")
         try:
             self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
@@ -435,21 +440,23 @@ class CompositionalCodes(Quantizer):
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value in choices) and (name != "init" or isinstance(value, str)):
-                raise ValueError(f"{name} is {value!r}: want one of {', '.join(map(repr, choices))}")
+        check_choice("metric", self.metric, Metric)
+        check_choice("selection", self.selection, Selection)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, Start)
         for name, positive in [("tol", False), ("ridge", True), ("shrinkage", False)]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-                raise TypeError(f"{name} is {value!r}: want a number")
+                raise ArgumentTypeError(name, f"is {value!r}: want a number")
             if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
-                raise ValueError(f"{name} is {value}: want a finite number {'above' if positive else 'of at least'} 0")
+                raise ArgumentValueError(
+                    name, f"is {value}: want a finite number {'above' if positive else 'of at least'} 0"
+                )
         if self.shrinkage > 1e9:
-            raise ValueError(f"shrinkage is {self.shrinkage}: want at most 1e9")
+            raise ArgumentValueError("shrinkage", f"is {self.shrinkage}: want at most 1e9")
         if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
-            raise ValueError(
-                f"n_codewords is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
+            raise ArgumentValueError(
+                "n_codewords", f"is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
             )
 
     def _init_for(self, dim: int) -> str | NDArray[np.float32]:
@@ -457,10 +464,10 @@ class CompositionalCodes(Quantizer):
             return self.init
         codebooks = np.array(as_numbers("init", self.init), dtype=np.float32, order="C")
         if not np.isfinite(codebooks).all():
-            raise ValueError("init holds NaN, an infinity or a value beyond float32")
+            raise ArgumentValueError("init", "holds NaN, an infinity or a value beyond float32")
         want = (self.n_codebooks, self.n_codewords, dim)
         if codebooks.shape != want:
-            raise ValueError(f"init has shape {codebooks.shape}: want {want}")
+            raise ArgumentValueError("init", f"has shape {codebooks.shape}: want {want}")
         return codebooks
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
@@ -474,11 +481,30 @@ class CompositionalCodes(Quantizer):
     def _encoder(self) -> encoders.Coder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
-        arrays = codebooks, self.directions_
-        cached: tuple[Any, Any, encoders.Coder] | None = getattr(self, "_cache", None)
-        if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
-            encoder, eta, selection = made_for
-            objective = Objective(eta, self.directions_)
-            cached = self._cache = (arrays, made_for, encoder.build(codebooks, selection, objective, 0, self.n_jobs))
-        return cached[2]
+        settings = encoder, eta, selection = (
+            encoders.as_encoder(self.encoder),
+            self.loss_.get("eta") or 1.0,
+            self._selection,
+        )
+        objective = Objective(eta, self.directions_)
+        return self._prepared(
+            (codebooks, self.directions_),
+            settings,
+            lambda: encoder.build(codebooks, selection, objective, 0, self.n_jobs),
+        )
+
+
+def _refuse_unnamed(y: object, X: NDArray[Any]) -> None:
+    """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
+    if y is None:
+        return
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:  # a ragged list
+        return
+    if not shape or shape[0] != len(X) or shape[1:] == X.shape[1:]:
+        raise ArgumentTypeError(
+            "y",
+            f"has shape {shape} beside X of shape {X.shape}: want nothing or targets, which are ignored; queries and "
+            "weights are given by name, fit(X, queries=…, sample_weight=…)",
+        )

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_queries, as_vectors, check_jobs, check_range
+from compcodes._arrays import RandomState, as_codes, as_count, as_queries, as_seed, as_vectors, check_jobs, check_range
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Report
-from compcodes.quantizers.base import Quantizer, as_seed
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,6 +23,7 @@ __all__ = ["RandomHyperplaneHash"]
 SIGNS = (2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") - 1.0).astype(np.float32)
 
 
+@Quantizer.register
 class RandomHyperplaneHash(Quantizer):
     """One bit for each of some random hyperplanes: on which side of it a vector lies. The paper's LSH.
 
@@ -33,7 +35,7 @@ class RandomHyperplaneHash(Quantizer):
     ----------
     n_bits : int, default 64
         Bits of a code, a multiple of 8, at most 512.
-    random_state : int, numpy.random.Generator or None, default 0
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed of the hyperplanes.
     n_jobs : int, optional
         Threads; all cores by default.
@@ -61,14 +63,17 @@ class RandomHyperplaneHash(Quantizer):
     method = "random-hyperplanes"
 
     def __init__(
-        self, n_bits: int = 64, random_state: int | np.random.Generator | None = 0, n_jobs: int | None = None
+        self,
+        n_bits: int = 64,
+        random_state: RandomState = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.n_bits = n_bits
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
-        """Draw the hyperplanes; of `X` (n, d) only d counts.
+    def fit(self, X: ArrayLike, y: object = None, *, progress: ProgressLike = None) -> Self:
+        """Draw the hyperplanes. Of `X` (n, d) only d counts; `y` is taken as scikit-learn's pipelines pass it.
 
         Raises
         ------
@@ -79,11 +84,11 @@ class RandomHyperplaneHash(Quantizer):
         """
         check_range("n_bits", self.n_bits, 8, 512)
         if self.n_bits % 8:
-            raise ValueError(f"n_bits is {self.n_bits}: want a multiple of 8")
+            raise ArgumentValueError("n_bits", f"is {self.n_bits}: want a multiple of 8")
         check_jobs(self.n_jobs)
         d = as_vectors(X, "X").shape[1]
         if d == 0:
-            raise ValueError(f"X has shape {np.shape(X)}: want at least one dimension")
+            raise ArgumentValueError("X", f"has shape {np.shape(X)}: want at least one dimension")
         normals = np.random.default_rng(as_seed(self.random_state)).standard_normal((self.n_bits // 8, 8, d))
         # Of the sum of ± normals the mean is √(2/π) n_bits x/‖x‖: so scaled, codes approximate directions.
         self._set((SIGNS @ normals * (np.sqrt(np.pi / 2) / self.n_bits)).astype(np.float32))
@@ -92,13 +97,8 @@ class RandomHyperplaneHash(Quantizer):
 
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
         codebooks = self._fitted()
-        cached: tuple[Any, _core.SubspaceEncoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks:
-            # In the dimensions of the normals the nearest of all ± 1 is that of the signs.
-            normals = codebooks[:, 1 << np.arange(8)] - codebooks[:, :1]
-            rotation = np.ascontiguousarray(normals.reshape(-1, codebooks.shape[2]).T)
-            cached = self._cache = (codebooks, _core.SubspaceEncoder([SIGNS] * len(codebooks), rotation))
-        return cached[1].encode(X, self.n_jobs, report)
+        encoder = self._prepared((codebooks,), None, lambda: _encoder(codebooks))
+        return encoder.encode(X, self.n_jobs, report)
 
     def search(
         self,
@@ -148,3 +148,10 @@ class RandomHyperplaneHash(Quantizer):
             return Index(self, n_jobs=self.n_jobs).add_codes(codes).search(queries, k, progress=progress)
         bits = self._encode(queries, None)
         return _core.hamming_search(codes, bits, k, self.n_jobs, staged(progress, "search"))
+
+
+def _encoder(codebooks: NDArray[np.float32]) -> _core.SubspaceEncoder:
+    """Encode by codewords that are the signs: in the dimensions of the normals the nearest of all ± 1 is theirs."""
+    normals = codebooks[:, 1 << np.arange(8)] - codebooks[:, :1]
+    rotation = np.ascontiguousarray(normals.reshape(-1, codebooks.shape[2]).T)
+    return _core.SubspaceEncoder([SIGNS] * len(codebooks), rotation)

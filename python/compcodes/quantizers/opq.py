@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from compcodes.quantizers._training import Doubles, Floats, Report
+from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans, rotated_back
 
 __all__ = ["OptimizedProductQuantizer", "eigenvalue_allocation"]
 
 
+@Quantizer.register
 class OptimizedProductQuantizer(SubspaceQuantizer):
     """Product quantization of the principal components, dealt out so that all subspaces are equally hard.
 
@@ -19,7 +21,7 @@ class OptimizedProductQuantizer(SubspaceQuantizer):
     Parameters
     ----------
     n_codebooks, n_codewords, max_iter, random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
 
     Attributes
     ----------

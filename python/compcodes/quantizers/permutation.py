@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_vectors, check_range
+from compcodes.errors import ArgumentValueError
 
 __all__ = ["order_permutations", "permutation_codebooks", "permutation_queries"]
 
@@ -70,5 +71,5 @@ def _pair(anchors: ArrayLike, X: ArrayLike, name: str) -> tuple[NDArray[Any], ND
     anchors, X = as_vectors(anchors, "anchors"), as_vectors(X, name)
     check_range("the number of anchors", len(anchors), 2, 256)
     if X.shape[1] != anchors.shape[1]:
-        raise ValueError(f"{name} has {X.shape[1]} dimensions, anchors has {anchors.shape[1]}")
+        raise ArgumentValueError(name, f"has {X.shape[1]} dimensions, anchors has {anchors.shape[1]}")
     return anchors, X

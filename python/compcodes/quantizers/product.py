@@ -6,16 +6,18 @@ import numpy as np
 
 from compcodes import _core
 from compcodes.quantizers._training import Floats, Report
+from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans
 
 __all__ = ["ProductQuantizer"]
 
 
+@Quantizer.register
 class ProductQuantizer(SubspaceQuantizer):
-    """k-means in each of M stretches of dimensions.
+    """k-means in each of M runs of consecutive dimensions.
 
-    In the terms of the paper: codebooks that are zero outside their own dimensions. Those that d leaves over when
-    divided by M go to the first codebooks.
+    In the terms of the paper: codebooks that are zero outside their own dimensions. Where M does not divide d, the
+    first codebooks have one dimension more.
 
     Parameters
     ----------
@@ -25,7 +27,7 @@ class ProductQuantizer(SubspaceQuantizer):
         K, 2 to 256.
     max_iter : int, default 25
         The most iterations of k-means.
-    random_state : int, numpy.random.Generator or None, default 0
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads; all cores by default.

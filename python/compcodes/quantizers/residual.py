@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import check_jobs, check_range
+from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Floats, Report, history, seeds, training_sample, within
-from compcodes.quantizers.base import Quantizer, as_json, as_seed
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["ResidualQuantizer"]
 
 
+@Quantizer.register
 class ResidualQuantizer(Quantizer):
-    """Each codebook by k-means of what the ones before it leave; codes by beam search.
+    """Each codebook by k-means of the residuals that earlier codebooks leave; codes by beam search.
 
     Parameters
     ----------
@@ -29,11 +31,11 @@ class ResidualQuantizer(Quantizer):
     n_codewords : int, default 256
         K, 2 to 256.
     beam : int, default 5
-        Width of the beam, in training and encoding: how many beginnings of a code are kept.
+        Width of the beam, in training and encoding: how many partial codes are kept.
     max_iter : int, default 25
         The most iterations of k-means for a codebook.
     random_state, n_jobs
-        As of `ProductQuantizer`.
+        As in `ProductQuantizer`.
 
     Attributes
     ----------
@@ -60,7 +62,7 @@ class ResidualQuantizer(Quantizer):
         n_codewords: int = 256,
         beam: int = 5,
         max_iter: int = 25,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.n_codebooks = n_codebooks
@@ -70,13 +72,15 @@ class ResidualQuantizer(Quantizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, progress: ProgressLike = None) -> Self:
         """Learn the codebooks.
 
         Parameters
         ----------
         X : (n, d) array of any real type
             Training vectors. Of more than 256 · K of them a random sample is used.
+        y : ignored
+            Taken as scikit-learn's pipelines pass it.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -118,13 +122,9 @@ class ResidualQuantizer(Quantizer):
 
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
         codebooks = self._fitted()
-        cached: tuple[Any, int, _core.Encoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks or cached[1] != self.beam:
-            cached = self._cache = (codebooks, self.beam, self._core_encoder(codebooks))
-        return cached[2].encode(X, self.n_jobs, report)
+        encoder = self._prepared((codebooks,), self.beam, lambda: self._core_encoder(codebooks))
+        return encoder.encode(X, self.n_jobs, report)
 
     def _parameters(self) -> str:
         # "encoder" tells the Rust crate how to encode.
-        encoder = {"name": "beam", "width": self.beam}
-        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
-        return as_json(params | {"method": self.method, "encoder": encoder, "history": self.history_})
+        return json.dumps(json.loads(super()._parameters()) | {"encoder": {"name": "beam", "width": int(self.beam)}})

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import check_jobs, check_range
+from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Doubles, Floats, Report, history, seeds, training_sample, within
-from compcodes.quantizers.base import Quantizer, as_seed
+from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,14 +27,12 @@ class SubspaceQuantizer(Quantizer):
     The nearest codeword of each subspace then is the best code.
     """
 
-    method = "subspaces"
-
     def __init__(
         self,
         n_codebooks: int = 8,
         n_codewords: int = 256,
         max_iter: int = 25,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.n_codebooks = n_codebooks
@@ -42,13 +41,15 @@ class SubspaceQuantizer(Quantizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, *, progress: ProgressLike = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, progress: ProgressLike = None) -> Self:
         """Learn the codebooks.
 
         Parameters
         ----------
         X : (n, d) array of any real type
             Training vectors, d ≥ M. Of more than 256 · K of them a random sample is used.
+        y : ignored
+            Taken as scikit-learn's pipelines pass it.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -71,12 +72,12 @@ class SubspaceQuantizer(Quantizer):
         seed = as_seed(self.random_state)
         sample = training_sample(X, self.n_codewords, seed)
         if sample.shape[1] < self.n_codebooks:
-            raise ValueError(
-                f"n_codebooks is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
+            raise ArgumentValueError(
+                "n_codebooks", f"is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
             )
         codebooks, objectives = self._learn(sample, seed, staged(progress, "fit"))
         if not np.isfinite(codebooks).all():
-            raise ValueError("X has values too large to be squared in float64")
+            raise ArgumentValueError("X", "has values too large to be squared in float64")
         self._set(codebooks)
         self.history_ = history(objectives)
         return self
@@ -87,10 +88,8 @@ class SubspaceQuantizer(Quantizer):
 
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
         codebooks = self._fitted()
-        cached: tuple[Any, _core.SubspaceEncoder] | None = getattr(self, "_cache", None)
-        if cached is None or cached[0] is not codebooks:
-            cached = self._cache = (codebooks, self._encoder(codebooks))
-        return cached[1].encode(X, self.n_jobs, report)
+        encoder = self._prepared((codebooks,), None, lambda: self._encoder(codebooks))
+        return encoder.encode(X, self.n_jobs, report)
 
     def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
         words, rotation = spans(codebooks)
@@ -98,7 +97,7 @@ class SubspaceQuantizer(Quantizer):
 
 
 def edges(d: int, M: int) -> list[tuple[int, int]]:
-    """First dimension of each subspace and the one after its last; where M does not divide d the first are larger."""
+    """First dimension of each subspace, and the one after its last. Where M does not divide d, the first are larger."""
     sizes = [d // M + (m < d % M) for m in range(M)]
     return list(itertools.pairwise([0, *itertools.accumulate(sizes)]))
 
@@ -106,13 +105,13 @@ def edges(d: int, M: int) -> list[tuple[int, int]]:
 def kmeans(
     X: Floats, M: int, K: int, max_iter: int, seed: int, n_jobs: int | None, report: Report | None
 ) -> tuple[list[Floats], list[float]]:
-    """k-means in each of M stretches of dimensions: codewords (K, d_m) of each, and the objective by iteration."""
+    """k-means in each of M runs of consecutive dimensions: their codewords (K, d_m), and the objective by iteration."""
     words, histories = [], []
     for m, ((first, last), own_seed) in enumerate(zip(edges(X.shape[1], M), seeds(seed, M), strict=True)):
         centroids, objectives = _core.kmeans(X[:, first:last], K, max_iter, own_seed, n_jobs, within(report, m, M))
         words.append(centroids)
         histories.append(objectives)
-    length = max(map(len, histories))  # one that has settled before the others stays as it is
+    length = max(map(len, histories))  # one that converged before the others keeps its last value
     return words, [sum(h[min(i, len(h) - 1)] for h in histories) for i in range(length)]
 
 

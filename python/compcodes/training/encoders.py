@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes._arrays import check_range
+from compcodes.errors import ArgumentValueError
 from compcodes.training.losses import Objective
 
 __all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "parameters"]
@@ -87,12 +88,12 @@ class Greedy(_Core):
 
 @dataclass(frozen=True)
 class Beam(_Core):
-    """The codebooks in turn, keeping the best beginnings of a code: the encoder of residual quantization.
+    """The codebooks in turn, keeping the best partial codes: the encoder of residual quantization.
 
     Parameters
     ----------
     width : int, default 8
-        How many beginnings are kept, 1 to 4096. Twice as many take twice the time.
+        How many partial codes are kept, 1 to 4096. Twice as many take twice the time.
     """
 
     name: ClassVar[str] = "beam"
@@ -159,7 +160,9 @@ def as_encoder(encoder: Any) -> Encoder:
     given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
     name = given.pop("name", None)
     if not isinstance(name, str) or name not in _NAMED:
-        raise ValueError(f"encoder is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+        raise ArgumentValueError(
+            "encoder", f"is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those"
+        )
     return _NAMED[name](**given)
 
 

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+
 __all__ = ["InnerProduct", "Loss", "Objective", "Reconstruction", "as_loss", "directions", "parameters"]
 
 
@@ -63,10 +65,10 @@ class InnerProduct:
         for name, low, high in [("eta", 1, np.inf), ("weight_power", 0, np.inf), ("demand", 0, 1), ("metric", 0, 1)]:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating, type(None))):
-                raise TypeError(f"{name} is {value!r}: want a number, or None")
+                raise ArgumentTypeError(name, f"is {value!r}: want a number, or None")
             if value is not None and not low <= value <= min(high, sys.float_info.max):
                 limits = f"{low} to {high}" if np.isfinite(high) else f"a finite number of at least {low}"
-                raise ValueError(f"{name} is {value}: want {limits}, or None")
+                raise ArgumentValueError(name, f"is {value}: want {limits}, or None")
 
 
 Loss: TypeAlias = Reconstruction | InnerProduct
@@ -84,11 +86,13 @@ def as_loss(loss: Any) -> Loss:
     given = dict(loss) if isinstance(loss, dict) else {"name": loss}
     name = given.pop("name", None)
     if not isinstance(name, str) or name not in _NAMED:
-        raise ValueError(f"loss is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
+        raise ArgumentValueError(
+            "loss", f"is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those"
+        )
     try:
         return _NAMED[name](**given)
     except TypeError as error:
-        raise ValueError(f"loss {name!r}: {error}") from None
+        raise ArgumentValueError("loss", f"{name!r}: {error}") from None
 
 
 def parameters(loss: Loss) -> dict[str, Any]:

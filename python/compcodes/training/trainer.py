@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_vectors, as_weights
+from compcodes.errors import ArgumentValueError
 from compcodes.training import losses, solver
 from compcodes.training.encoders import Encoder, Greedy, Pass
 from compcodes.training.losses import Objective
@@ -245,7 +246,7 @@ class Trainer:
         with np.errstate(over="ignore"):
             codebooks = unknowns.astype(np.float32).reshape(-1, K, d)
         if not np.isfinite(codebooks).all():
-            raise ValueError("X holds values too large for training in float32: scale it down")
+            raise ArgumentValueError("X", "holds values too large for training in float32: scale it down")
         codebooks = np.ascontiguousarray(np.broadcast_to(codebooks, (M, K, d)))
         return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
 

@@ -12,6 +12,14 @@ pub enum Error {
     /// An argument has a shape or value that cannot be used; the message names it and says what would be right.
     #[error("{0}")]
     Invalid(String),
+    /// As [`Invalid`](Self::Invalid), with the argument's name kept apart for callers that know it by another one.
+    #[error("{name} {problem}")]
+    Argument {
+        /// The argument's name.
+        name: &'static str,
+        /// Its value or shape, and what would be right.
+        problem: String,
+    },
     /// A vector holds NaN, an infinity, or a value that is infinite in 32 bits.
     #[error("{what} row {row} holds NaN, an infinity or a value beyond float32")]
     NotFinite {
@@ -46,3 +54,9 @@ macro_rules! invalid {
     ($($arg:tt)*) => { $crate::error::Error::Invalid(format!($($arg)*)) };
 }
 pub(crate) use invalid;
+
+/// Shorthand for `Error::Argument { name, problem: format!(…) }`.
+macro_rules! argument {
+    ($name:expr, $($arg:tt)*) => { $crate::error::Error::Argument { name: $name, problem: format!($($arg)*) } };
+}
+pub(crate) use argument;

@@ -4,6 +4,8 @@ use compcodes::Error;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 
+pyo3::import_exception!(compcodes.errors, ArgumentValueError);
+
 pub(crate) fn to_python(error: Error) -> PyErr {
     match error {
         // With the number of the error Python makes it a FileNotFoundError, a PermissionError and so on.
@@ -12,10 +14,18 @@ pub(crate) fn to_python(error: Error) -> PyErr {
             None => PyOSError::new_err(format!("{}: {source}", path.display())),
         },
         Error::Cancelled => PyKeyboardInterrupt::new_err(()),
-        // The core's argument has a longer name.
-        Error::NotFinite { what: "queries", row } => to_python(Error::NotFinite { what: "Q", row }),
+        Error::NotFinite { what, row } => {
+            wrong_value(what, format!("row {row} holds NaN, an infinity or a value beyond float32"))
+        }
+        Error::Argument { name, problem } => wrong_value(name, problem),
         error => PyValueError::new_err(error.to_string()),
     }
+}
+
+/// Python's error about an argument, by the name that it has there: where the core says `queries`, Python says `Q`.
+fn wrong_value(name: &'static str, problem: String) -> PyErr {
+    let name = if name == "queries" { "Q" } else { name };
+    ArgumentValueError::new_err((name, problem))
 }
 
 /// What the system says, without the number that Rust appends and Python prepends.

@@ -12,7 +12,7 @@
 //! vectors that the bounds leave over.
 
 use super::Settings;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::vectors::metric::Metric;
 
 /// What is kept of each vector beside its code.
@@ -31,10 +31,10 @@ impl Side {
     pub(super) fn of(settings: Settings) -> Result<Self> {
         let Settings { metric, scale, exact_norms, residuals } = settings;
         if scale && metric != Metric::InnerProduct {
-            return Err(invalid!("scale goes with metric \"ip\", not \"{}\"", metric.name()));
+            return Err(argument!("scale", "goes with metric \"ip\", not \"{}\"", metric.name()));
         }
         if residuals && (metric != Metric::InnerProduct || scale) {
-            return Err(invalid!("residuals go with metric \"ip\" and without a scale"));
+            return Err(argument!("residuals", "goes with metric \"ip\" and without a scale"));
         }
         Ok(match metric {
             Metric::Cosine => Side::InverseNorm,

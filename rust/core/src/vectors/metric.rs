@@ -1,6 +1,6 @@
 //! How alike a query and a vector are.
 
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument};
 
 /// What scores measure. Higher is better for each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl std::str::FromStr for Metric {
 
     fn from_str(name: &str) -> Result<Self> {
         let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
-        found.ok_or_else(|| invalid!("metric is {name:?}: want \"ip\", \"cosine\" or \"l2\""))
+        found.ok_or_else(|| argument!("metric", "is {name:?}: want \"ip\", \"cosine\" or \"l2\""))
     }
 }
 

@@ -4,7 +4,7 @@ pub mod basis;
 pub mod metric;
 pub mod unit;
 
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument};
 use half::f16;
 use ndarray::ArrayView2;
 
@@ -143,11 +143,11 @@ pub(crate) fn read_finite(
 }
 
 /// Refuses vectors of another length than the model's.
-pub(crate) fn check_dim(vectors: &dyn Vectors, what: &str, dim: usize) -> Result<()> {
+pub(crate) fn check_dim(vectors: &dyn Vectors, what: &'static str, dim: usize) -> Result<()> {
     if vectors.dim() == dim {
         return Ok(());
     }
-    Err(invalid!("{what} has {} dimensions, the model has {dim}", vectors.dim()))
+    Err(argument!(what, "has {} dimensions, the model has {dim}", vectors.dim()))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from compcodes import evaluate
 from compcodes.comparison import METHODS, Contestant, train
-from compcodes.paper.datasets import Dataset, datasets
 from compcodes.progress import ProgressCallback
+from experiments.datasets import Dataset, datasets
 
 __all__ = ["PAPER_METHODS", "Lab"]
 
@@ -29,7 +29,7 @@ class Lab:
     Parameters
     ----------
     folder : Path, optional
-        Where the paper's data are (see `compcodes.paper.datasets`).
+        Where the paper's data are (see `experiments.datasets`).
     bits : tuple of int, optional
         Code lengths instead of the paper's.
     limit : int, optional
@@ -100,9 +100,12 @@ class Lab:
             raise ValueError(f"{bits} bits are not a whole number of bytes")
         label, progress = f"{name} {bits}", self.progress
         own = None if progress is None else lambda stage, done, total: progress(f"{label} {stage}", done, total)
+        effort = dict(self.effort)
+        if self.quick and "loss" not in METHODS[name].parameters:
+            effort["loss"] = "reconstruction"  # to choose one takes longer than all the rest
         return train(
             METHODS[name], bits // 8, dataset.learn, dataset.base,
-            queries=dataset.sample, n_jobs=self.n_jobs, progress=own, **self.effort,
+            queries=dataset.sample, n_jobs=self.n_jobs, progress=own, **effort,
         )  # fmt: skip
 
     def _truth(self, dataset: Dataset) -> NDArray[np.int64]:

@@ -10,15 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes, Index, evaluate
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report, Table
-from compcodes.svg import Panel, figure
+from compcodes._choices import Selection
+from compcodes.plot import Panel, svg
+from experiments.lab import Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "run"]
 
 NAME = "schemes"
 
-_SCHEMES = {"group": "group M-selection", "m-selection": "M-selection", "m-combination": "M-combination"}
+_SCHEMES: dict[Selection, str] = {
+    "group": "group M-selection",
+    "m-selection": "M-selection",
+    "m-combination": "M-combination",
+}
 _SOUGHT = (1, 10, 50, 100)
 _POSITION = 100
 
@@ -62,7 +67,7 @@ def run(lab: Lab) -> Report:
         "The three schemes at several code lengths",
         f"K = 256 and M = bits / 8, the greedy encoder and the squared error. {dataset.description}",
         [found, explained],
-        {"recall": figure(panels, label="Recall at 100 of the three schemes", columns=2)},
+        {"recall": svg(panels, label="Recall at 100 of the three schemes", columns=2)},
     )
     names = list(_SCHEMES.values())
     for bits in lengths:
@@ -79,7 +84,7 @@ def run(lab: Lab) -> Report:
     return report
 
 
-def _train(lab: Lab, selection: str, bits: int) -> tuple[CompositionalCodes, NDArray[np.uint8]]:
+def _train(lab: Lab, selection: Selection, bits: int) -> tuple[CompositionalCodes, NDArray[np.uint8]]:
     """Return the model of a scheme and the codes of the database."""
     dataset = lab.datasets[0]
     if selection == "group":

@@ -12,16 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report, Table
-from compcodes.svg import Panel, figure
+from compcodes._choices import Selection
+from compcodes.plot import Panel, svg
+from experiments.lab import Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "run", "sums"]
 
 NAME = "partition"
 
 _N, _K, _M = 1500, 5, 3
-_SCHEMES = {"k-means": "group", "M-combination": "m-combination", "M-selection": "m-selection", "group": "group"}
+_SCHEMES: dict[str, Selection] = {
+    "k-means": "group",
+    "M-combination": "m-combination",
+    "M-selection": "m-selection",
+    "group": "group",
+}
 _SEEDS = 20  # starts, of which the best is drawn: in the plane a start decides much
 
 
@@ -58,7 +64,7 @@ def run(lab: Lab) -> Report:
         f"the "
         "nearest.",
         [table],
-        {"regions": figure(panels, label="Regions of the plane under four schemes", columns=2)},
+        {"regions": svg(panels, label="Regions of the plane under four schemes", columns=2)},
     )
     order = [(name, objectives[name]) for name in ("group", "M-selection", "M-combination")]
     report.expect_order("Property 3, error", order, falling=False)
@@ -74,7 +80,7 @@ def run(lab: Lab) -> Report:
     return report
 
 
-def _models(M: int, selection: str, X: NDArray[np.float32], lab: Lab) -> list[CompositionalCodes]:
+def _models(M: int, selection: Selection, X: NDArray[np.float32], lab: Lab) -> list[CompositionalCodes]:
     seeds = range(2 if lab.quick else _SEEDS)
     return [
         CompositionalCodes(

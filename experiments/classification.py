@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from compcodes import data, evaluate
 from compcodes.comparison import METHODS, Contestant, train
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report, Table
+from experiments.lab import Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "PRINTED", "run"]
 
@@ -157,7 +157,7 @@ def _accuracy(lab: Lab, labelled: Labelled, made: Contestant | None, report: Rep
     try:
         from sklearn.linear_model import SGDClassifier
     except ImportError:
-        reason = "training classifiers needs scikit-learn; run: pip install 'compcodes[paper]'"
+        reason = "training classifiers needs scikit-learn; run: pip install scikit-learn"
         report.skipped += [reason] * (reason not in report.skipped)
         return ""
     assert labelled.test is not None
@@ -205,7 +205,7 @@ def _sets(lab: Lab, report: Report) -> list[Labelled]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        report.skipped.append("the images of digits come with scikit-learn; run: pip install 'compcodes[paper]'")
+        report.skipped.append("the images of digits come with scikit-learn; run: pip install scikit-learn")
         return []
     digits, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(digits))

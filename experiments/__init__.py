@@ -1,16 +1,17 @@
 """The experiments of *Inner Product Similarity Search using Compositional Codes* (Du & Wang), each a module.
 
 A module has a ``NAME``, a docstring whose first line is its title, and ``run(lab)``, which returns a `Report`: tables,
-a figure, and whether what the paper claims came out. ``compcodes paper`` runs them; `docs/paper.md` is what they wrote.
+a figure, and whether what the paper claims came out. ``python -m experiments`` runs
+them; `docs/paper.md` is what they wrote. They are no part of the package.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from compcodes.paper import classification, curves, errors, partition, schemes, times
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report
+from experiments import classification, curves, errors, partition, schemes, times
+from experiments.lab import Lab
+from experiments.report import Report
 
 __all__ = ["EXPERIMENTS", "Lab", "Report", "title"]
 

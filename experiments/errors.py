@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from compcodes import evaluate
 from compcodes.comparison import METHODS, train
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report, Table
+from experiments.lab import Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "PRINTED", "run"]
 

@@ -7,10 +7,10 @@ and 50 and 100 neighbours (Figures 3 to 6).
 from __future__ import annotations
 
 from compcodes import evaluate
-from compcodes.paper.datasets import Dataset
-from compcodes.paper.lab import PAPER_METHODS, Lab
-from compcodes.paper.report import Report, Table
-from compcodes.svg import Panel, figure, thinned
+from compcodes.plot import Panel, svg, thinned
+from experiments.datasets import Dataset
+from experiments.lab import PAPER_METHODS, Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "run"]
 
@@ -67,7 +67,7 @@ def _compare(lab: Lab, dataset: Dataset, report: Report) -> None:
             report.expect_best(f"{dataset.name}, {bits} bits, {R} NN, recall@100", at, "CC", largest=True)
     report.tables.append(table)
     label = f"Recall against position on {dataset.name}"
-    report.figures[table.name] = figure(panels, label=label, columns=len(sought))
+    report.figures[table.name] = svg(panels, label=label, columns=len(sought))
 
 
 _DISCUSSION = """\

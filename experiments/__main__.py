@@ -1,4 +1,4 @@
-"""Run the experiments of the paper, on its data or on what stands in for them.
+"""Run the experiments of the paper, on its data or on what stands in for them: ``python -m experiments`` in a clone.
 
 Each writes NAME.md, its tables as .csv and its figures as .svg. Without --data, the word vectors of this package stand
 in for the paper's data, or SIFT and Gowalla vectors where the environment variable COMPCODES_DATA names their folder.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from compcodes.cli.common import Stopwatch, UsageError, duration
+from compcodes.cli.door import Parser, declare, enter
 from compcodes.cli.parameters import whole
-from compcodes.paper import EXPERIMENTS, Lab, datasets, title
+from experiments import EXPERIMENTS, Lab, datasets, title
 
-NAME = "paper"
+LOGS = True  # it takes hours: lines of progress also where standard error is no terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +43,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         files = inspect.getdoc(datasets) or ""
         return {"experiments": {name: title(module) for name, module in EXPERIMENTS.items()}, "data": files}
     if not args.names:
-        raise UsageError("name an experiment, or all (try: compcodes paper --list)")
+        raise UsageError("name an experiment, or all (try: python -m experiments --list)")
     names = list(EXPERIMENTS) if "all" in args.names else args.names
     for name in names:
         if name not in EXPERIMENTS:
@@ -96,6 +99,14 @@ def show(result: dict[str, Any]) -> None:
         print(f"page written to {result['page']}")
 
 
+def main(argv: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    module = sys.modules[__name__]
+    parser = Parser(prog="python -m experiments", description=__doc__)
+    declare(parser, module)
+    return enter(parser, argv)
+
+
 def _opening(sets: list[str]) -> str:
     lines = "\n".join(f"- {text}" for text in sets)
     return f"""\
@@ -106,8 +117,12 @@ this package. Where the paper's data are not at hand, others stand in for them:
 
 {lines}
 
-`compcodes paper --list` says where to put the paper's own. "CC" is the paper's procedure (greedy encoder, squared
+`python -m experiments --list` says where to put the paper's own. "CC" is the paper's procedure (greedy encoder, squared
 error), "compcodes" this package with its defaults; CKM is Cartesian k-means, OPQ product quantization after eigenvalue
 allocation, PQ product quantization, LSH signs of random projections. A table under each experiment says whether what
 the paper reports, or argues for, came out.
 """
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

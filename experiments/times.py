@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes, Index, _core
 from compcodes.comparison import METHODS
-from compcodes.paper.lab import Lab
-from compcodes.paper.report import Report, Table
-from compcodes.svg import Panel, figure
+from compcodes.plot import Panel, svg
+from experiments.lab import Lab
+from experiments.report import Report, Table
 
 __all__ = ["NAME", "exponent", "run"]
 
@@ -48,7 +48,7 @@ def run(lab: Lab) -> Report:
     report.tables.append(_share(lab, report))
     table, panels = _growth(lab)
     report.tables.append(table)
-    report.figures["growth"] = figure(panels, label="Times against N, d, M and K, both logarithmic", columns=2)
+    report.figures["growth"] = svg(panels, label="Times against N, d, M and K, both logarithmic", columns=2)
     report.discussion = _DISCUSSION
     return report
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import data
-from compcodes.paper.netflix import load_netflix
+from experiments.netflix import load_netflix
 
 __all__ = ["Dataset", "datasets"]
 
@@ -95,10 +95,12 @@ def datasets(folder: Path | None, *, limit: int | None = None, quick: bool = Fal
     found = [] if folder is None else list(_papers(folder))
     images = ("holidays.npy", "ukbench.npy")
     if folder is not None and not found and not any((folder / name).exists() for name in images):
-        raise FileNotFoundError(f"{folder}: none of the paper's files are in it (compcodes paper --list names them)")
+        raise FileNotFoundError(
+            f"{folder}: none of the paper's files are in it (python -m experiments --list names them)"
+        )
     found = found or list(_stand_ins())
     if quick:
-        limit = 1500
+        limit = 700
     return [_cut(dataset, limit, quick) for dataset in found]
 
 

@@ -1,16 +1,17 @@
 """The paper's experiments, in small: that they measure what they say, and write what they found."""
 
 import csv
+import json
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import compcodes as cc
 from compcodes import evaluate
-from compcodes.paper import EXPERIMENTS, Lab, Report, classification, datasets, errors, netflix, partition, times
-from compcodes.paper.report import Table
+from experiments import EXPERIMENTS, Lab, Report, classification, datasets, errors, netflix, partition, times
+from experiments.__main__ import main
+from experiments.report import Table
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +216,7 @@ def test_without_scikit_learn_it_says_so(lab, monkeypatch):
     for name in ("sklearn", "sklearn.datasets", "sklearn.linear_model"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     report = classification.run(lab)
-    assert "pip install 'compcodes[paper]'" in report.skipped[0]
+    assert "pip install scikit-learn" in report.skipped[0]
     assert "Not done: " in report.markdown()
 
 
@@ -237,19 +238,25 @@ def test_compressed_training_data_are_read_in_batches(lab, monkeypatch):
     assert 256 in sizes
 
 
-def test_the_command_lists_and_runs(work):
-    found = work.json("paper", "--list")
+@pytest.fixture
+def run(capsys):
+    """Run the command: its exit code, standard output and standard error."""
+    return lambda *argv: (main([str(word) for word in argv]), *capsys.readouterr())
+
+
+def test_the_command_lists_and_runs(run, tmp_path):
+    found = json.loads(run("--list", "--json")[1])
     assert list(found["experiments"]) == list(EXPERIMENTS)
-    code, out, _ = work("paper", "--list")
+    code, out, _ = run("--list")
     assert code == 0
     assert "bigann_{base,learn,query}.bvecs" in out
-    folder, page = work.path("out"), work.path("page.md")
-    found = work.json("paper", "partition", "--quick", "--out", folder, "--page", page)
+    folder, page = tmp_path / "out", tmp_path / "page.md"
+    found = json.loads(run("partition", "--quick", "--out", folder, "--page", page, "--json")[1])
     assert found["experiments"][0]["claims"]
-    text = Path(page).read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     assert "](out/partition-regions.svg)" in text
     assert "standing in for SIFT1M" in text
-    code, out, _ = work("paper", "schemes", "--quick", "--bits", "16", "--out", folder)
+    code, out, _ = run("schemes", "--quick", "--bits", "16", "--out", folder)
     assert code == 0
     assert "| group M-selection | 16 |" in out
 
@@ -257,16 +264,16 @@ def test_the_command_lists_and_runs(work):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        ([], 2, "name an experiment, or all"),
+        (["--quick"], 2, "name an experiment, or all"),
         (["nothing"], 2, "nothing: there is no such experiment, want one of partition, "),
         (["schemes", "--bits", "12"], 2, "--bits 12: want a multiple of 8"),
         (["schemes", "--data", "none"], 1, "none: no such folder"),
         (["schemes", "--data", "."], 1, ".: none of the paper's files are in it"),
     ],
 )
-def test_errors_are_one_line(work, monkeypatch, argv, code, message):
-    monkeypatch.chdir(work.folder)
-    found, out, err = work("paper", *argv)
+def test_errors_are_one_line(run, monkeypatch, tmp_path, argv, code, message):
+    monkeypatch.chdir(tmp_path)
+    found, out, err = run(*argv)
     assert (found, out) == (code, "")
     assert err.startswith(f"compcodes: error: {message}")
     assert err.count("\n") == 1

@@ -1,16 +1,18 @@
-"""What every quantizer is: codebooks (M, K, d), a way to choose codes, parameters by name, and files."""
+"""The base class of quantizers: codebooks (M, K, d), a way to choose codes, parameters by name, and files."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._arrays import as_codes, as_count, as_vectors
+from compcodes.errors import ArgumentValueError
 from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
 
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["NotFittedError", "Quantizer", "as_seed"]
+__all__ = ["NotFittedError", "Quantizer"]
+
+Prepared = TypeVar("Prepared")
+Kind = TypeVar("Kind", bound="type[Quantizer]")
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -29,7 +34,10 @@ class NotFittedError(ValueError, AttributeError):
 class Quantizer(Estimator):
     """Vectors as sums of codewords, one from each of M codebooks.
 
-    What `CompositionalCodes` and the methods beside it have in common, and all that `Index` asks for.
+    A subclass has `fit`, which ends in setting ``codebooks_`` (M, K, d) float32, and `encode`. Everything else follows
+    from these; docs/quantizers.md shows one. A subclass of `CompositionalCodes` or of another class of this
+    package loads its own files by its own `load`; `Quantizer.load` and `Index.load` make the classes of this package,
+    and those that `register` was given. `Index` takes any object with the two members of `QuantizerLike`.
     """
 
     codebooks_: NDArray[np.float32]
@@ -39,13 +47,31 @@ class Quantizer(Estimator):
     #: The metric it was trained for; None where a method has but one way to train, or the model is of elsewhere.
     metric_: str | None = None
 
-    #: The name of the method in files.
-    method: ClassVar[str] = "compositional"
+    #: The name of the method in files, of classes that are registered.
+    method: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Quantizer]]] = {}
     _selection: str = "group"
 
-    def __init_subclass__(cls) -> None:
-        Quantizer._kinds[cls.method] = cls
+    @staticmethod
+    def register(kind: Kind) -> Kind:
+        """Have files that name the ``method`` of a class loaded as this class: a decorator.
+
+        The class must be one that can be made without arguments, as scikit-learn asks of estimators too.
+
+        Raises
+        ------
+        ValueError
+            The class has no ``method``, or another class has the same.
+        """
+        if not kind.method:
+            raise ValueError(f"{kind.__name__} has no method: want a name for files to keep")
+        known = Quantizer._kinds.setdefault(kind.method, kind)
+        if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):  # but may be defined again
+            raise ArgumentValueError(
+                "method", f"{kind.method!r} of {kind.__name__} is that of {known.__name__}: want another"
+            )
+        Quantizer._kinds[kind.method] = kind
+        return kind
 
     def encode(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.uint8]:
         """Choose codes for vectors.
@@ -88,7 +114,7 @@ class Quantizer(Estimator):
         return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
 
     def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
-        """Decode a few codes at a time, for what reads approximations and cannot hold them all.
+        """Decode a few codes at a time, where the approximations do not fit in memory at once.
 
         Parameters
         ----------
@@ -99,7 +125,7 @@ class Quantizer(Estimator):
         Returns
         -------
         iterator of (≤ batch_size, d) float32
-            The same rows as of `decode`, in order. Only one batch is held.
+            The rows of `decode`, in order. Only one batch is held.
 
         Raises
         ------
@@ -121,10 +147,10 @@ class Quantizer(Estimator):
         return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is not looked at.
+        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is ignored.
 
-        The same measure whatever the loss, so that models of different losses may be compared; what matters for a
-        search is better compared by `evaluate.recall`.
+        The measure does not depend on the loss, so models trained with different losses may be compared; for search,
+        compare `evaluate.recall` instead.
 
         Raises
         ------
@@ -136,7 +162,7 @@ class Quantizer(Estimator):
         codebooks = self._fitted()
         X = as_vectors(X, "X", codebooks.shape[2])
         if len(X) == 0:
-            raise ValueError(f"X has shape {X.shape}: want at least one vector")
+            raise ArgumentValueError("X", f"has shape {X.shape}: want at least one vector")
         return -float(_core.errors(codebooks, self._seen(X), self.encode(X), 1.0, self.n_jobs).mean())
 
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -206,23 +232,32 @@ class Quantizer(Estimator):
             The file is damaged, of a later version, or not one of compcodes; or it holds a model of another class
             (``Quantizer.load`` reads any).
         """
-        model = Quantizer._restore(*_core.load_model(os.fsdecode(path)))
-        if not isinstance(model, cls):
-            raise ValueError(f"{os.fsdecode(path)}: holds a {type(model).__name__}, not a {cls.__name__}")
+        kept = _core.load_model(os.fsdecode(path))
+        kind = Quantizer._kind_of(kept[2])
+        if issubclass(cls, kind):
+            kind = cls
+        elif not issubclass(kind, cls):
+            raise ValueError(f"{os.fsdecode(path)}: holds a {kind.__name__}, not a {cls.__name__}")
+        model = kind._restored(*kept[:2], json.loads(kept[2]))
+        assert isinstance(model, cls)
         return model
 
     @staticmethod
     def _restore(codebooks: NDArray[np.float32], selection: str, parameters: str) -> Quantizer:
-        """Rebuild a model, of the class that made it, from what a file keeps."""
-        stored = json.loads(parameters)
-        method = stored.get("method", "compositional")
+        """Rebuild a model, of the registered class that made it, from what a file keeps."""
+        return Quantizer._kind_of(parameters)._restored(codebooks, selection, json.loads(parameters))
+
+    @staticmethod
+    def _kind_of(parameters: str) -> type[Quantizer]:
+        """Find the registered class of the method that a file names."""
+        method = json.loads(parameters).get("method", "compositional")
         if method not in Quantizer._kinds:
-            raise ValueError(f"the model is of the method {method!r}, which this release does not know")
-        return Quantizer._kinds[method]._restored(codebooks, selection, stored)
+            raise ValueError(f"the model is of the method {method!r}, which is not registered: see Quantizer.register")
+        return Quantizer._kinds[method]
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
-        """Rebuild a model of this class; of unknown parameters nothing is needed to encode."""
+        """Rebuild a model of this class; parameters that it does not know are left out."""
         self = cls()
         M, K, _ = codebooks.shape
         known = self.get_params().keys() & stored.keys()
@@ -238,8 +273,19 @@ class Quantizer(Estimator):
 
     def _parameters(self) -> str:
         """All that a file keeps beside the codebooks, as JSON."""
+        if not isinstance(self, Quantizer._kinds.get(self.method, ())):
+            return as_json({"history": getattr(self, "history_", [])})  # loaded as `from_codebooks` would make it
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
-        return as_json(params | {"method": self.method, "history": self.history_})
+        return as_json(params | {"method": self.method, "history": getattr(self, "history_", [])})
+
+    def __copy__(self) -> Self:
+        """Return a model that later changes of this one, `fit` among them, do not touch. Arrays are shared."""
+        vars(self).setdefault("_cache", {})  # what is prepared for one is so for the other
+        made = type(self).__new__(type(self))
+        for name, value in vars(self).items():
+            plain = isinstance(value, (dict, list)) and name != "_cache"
+            vars(made)[name] = copy.copy(value) if plain else value
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_cache"}
@@ -250,9 +296,21 @@ class Quantizer(Estimator):
             if name in state:
                 state[name].flags.writeable = False  # pickles do not keep it
 
+    def _prepared(self, arrays: tuple[object, ...], settings: object, make: Callable[[], Prepared]) -> Prepared:
+        """Return what `make` makes for encoding with these arrays and settings: made once, for copies of the model too.
+
+        Arrays are told apart by identity: they are read-only, and may be replaced.
+        """
+        cache: dict[str, tuple[tuple[object, ...], object, Prepared]] = vars(self).setdefault("_cache", {})
+        known = cache.get("encoder")
+        if known is None or known[1] != settings or any(a is not b for a, b in zip(known[0], arrays, strict=True)):
+            known = cache["encoder"] = (arrays, settings, make())
+        return known[2]
+
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
+        vars(self).pop("_cache", None)  # copies keep theirs
         self._selection = selection  # the parameter may be changed for another fit
-        codebooks.flags.writeable = False  # what is prepared from them would not notice a change
+        codebooks.flags.writeable = False  # a change would not reach what was prepared from them
         self.codebooks_ = codebooks
         self.n_features_in_ = codebooks.shape[2]
 
@@ -264,21 +322,19 @@ class Quantizer(Estimator):
 
 
 def as_json(parameters: dict[str, Any]) -> str:
-    """Parameters as files keep them: without seeds and arrays that are not plain numbers or names."""
-    for name in ("init", "random_state"):
-        if name in parameters and not isinstance(parameters[name], (str, int, np.integer)):
-            del parameters[name]
-    return json.dumps(parameters, default=lambda number: number.item())
+    """Parameters as files keep them: without seeds, arrays and objects, which are no plain numbers or names."""
+    kept = {}
+    for name, value in parameters.items():
+        try:
+            json.dumps(value, default=_plain)
+        except (TypeError, ValueError):
+            continue
+        if name not in ("init", "random_state") or isinstance(value, (str, int, np.integer)):
+            kept[name] = value
+    return json.dumps(kept, default=_plain)
 
 
-def as_seed(random_state: int | np.random.Generator | None) -> int:
-    """Take a seed from what scikit-learn calls a random state."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
-        raise TypeError(f"random_state is {random_state!r}: want an integer, a numpy Generator or None")
-    if not 0 <= random_state < 2**64:
-        raise ValueError(f"random_state is {random_state}: want 0 to 2**64 - 1")
-    return int(random_state)
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is no number or name")
