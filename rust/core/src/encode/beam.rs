@@ -8,7 +8,9 @@
 //! With one shared codebook the same codewords in another order are the same sum. Only one order of them is kept, or
 //! the beam would fill with copies.
 
+use super::gram::PART;
 use super::lanes;
+use super::levels::LEVELS;
 use super::space::{Space, Vector};
 use crate::codebooks::MAX_CODEBOOKS;
 
@@ -103,10 +105,15 @@ impl Space<'_> {
     ) {
         let here = self.start(book)..self.start(book) + self.stride;
         let chosen = &candidate.code[..book];
-        let rows = chosen.iter().enumerate().map(|(b, &k)| self.row(b, usize::from(k), book));
-        let middles: f32 = rows.clone().map(|row| row.middle).sum();
+        let places =
+            || chosen.iter().enumerate().map(|(b, &k)| (self.book(b), usize::from(k), self.book(book)));
+        let middles: f32 = places().map(|(b, k, other)| self.gram.middle(b, k, other)).sum();
         lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
-        rows.for_each(|row| lanes::add_levels(losses, row.values, self.gram.step, copy));
+        for (b, k, other) in places() {
+            for (losses, row) in losses.chunks_mut(PART * LEVELS).zip(self.gram.row(b, k, other)) {
+                lanes::add_levels(losses, row, self.gram.step, copy);
+            }
+        }
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);
         }
