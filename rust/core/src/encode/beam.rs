@@ -8,9 +8,7 @@
 //! With one shared codebook the same codewords in another order are the same sum. Only one order of them is kept, or
 //! the beam would fill with copies.
 
-use super::gram::PART;
 use super::lanes;
-use super::levels::LEVELS;
 use super::space::{Space, Vector};
 use crate::codebooks::MAX_CODEBOOKS;
 
@@ -110,9 +108,7 @@ impl Space<'_> {
         let middles: f32 = places().map(|(b, k, other)| self.gram.middle(b, k, other)).sum();
         lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
         for (b, k, other) in places() {
-            for (losses, row) in losses.chunks_mut(PART * LEVELS).zip(self.gram.row(b, k, other)) {
-                lanes::add_levels(losses, row, self.gram.step, copy);
-            }
+            lanes::add_levels(losses, self.gram.row(b, k, other), self.gram.step, copy);
         }
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);

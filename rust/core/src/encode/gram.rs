@@ -7,18 +7,14 @@
 use super::levels::{LEVELS, Levels};
 use rayon::prelude::*;
 
-/// Registers of a part of the codewords of a codebook: a block of 128 columns of a Gram matrix of 8 · 256 codewords is 512
-/// KB, which L2 caches hold.
-pub(super) const PART: usize = 4;
-
 /// What a sum of rows may come to at most, in steps; the rest of 16 bits is for a vector's own scores.
 pub(super) const LARGEST: i16 = 20_000;
 
 /// 2⟨c, c'⟩ for all codewords c and c' of different codebooks, or of the one that is shared.
 #[derive(Default)]
 pub(super) struct Gram {
-    /// `[other codebook][part][codebook][codeword]`, each a stretch of the row of the codeword over part of the codewords
-    /// of the other codebook; 0 where that is its own, and where there is no codeword.
+    /// `[other codebook][codebook][codeword]`, each the row of the codeword over the codewords of the other codebook; 0
+    /// where that is its own, and where there is no codeword.
     data: Vec<Levels>,
     /// For each row and codebook: the middle that the numbers are counted from.
     middles: Vec<f32>,
@@ -65,16 +61,13 @@ impl Gram {
         let rows = books * stride;
         let mut data = vec![Levels::ZERO; rows * books * stride / LEVELS];
         data.par_chunks_mut(rows * stride / LEVELS).enumerate().for_each(|(other, data)| {
-            for (part, data) in data.chunks_mut(rows * PART).enumerate() {
-                let first = part * PART * LEVELS;
-                for (i, to) in data.chunks_exact_mut(data.len() / rows).enumerate() {
-                    if books == 1 || other != i / stride {
-                        let middle = middles[i * books + other];
-                        let row = &gram[i * columns + other * stride..][first.min(n_codewords)..n_codewords];
-                        for (to, value) in to.iter_mut().flat_map(|levels| &mut levels.0).zip(row) {
-                            // Rounded before the middle is taken off: so c has of c' what c' has of c.
-                            *to = ((value * inverse).round() - middle) as i16;
-                        }
+            for (i, to) in data.chunks_exact_mut(stride / LEVELS).enumerate() {
+                if books == 1 || other != i / stride {
+                    let middle = middles[i * books + other];
+                    let row = &gram[i * columns + other * stride..][..n_codewords];
+                    for (to, value) in to.iter_mut().flat_map(|levels| &mut levels.0).zip(row) {
+                        // Rounded before the middle is taken off: so c has of c' what c' has of c.
+                        *to = ((value * inverse).round() - middle) as i16;
                     }
                 }
             }
@@ -83,13 +76,10 @@ impl Gram {
         Self { data, middles, step, stride, books }
     }
 
-    /// The row of codeword `k` of `book` over the codewords of `other`, part by part.
+    /// The row of codeword `k` of `book` over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> impl Iterator<Item = &[Levels]> {
-        (0..self.n_parts()).map(move |part| {
-            let width = self.width(part);
-            &self.block(other, part)[(book * self.stride + k) * width..][..width]
-        })
+    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[Levels] {
+        &self.block(other)[(book * self.stride + k) * self.width()..][..self.width()]
     }
 
     /// The middle that the numbers of this row are counted from.
@@ -98,24 +88,17 @@ impl Gram {
         self.middles[(book * self.stride + k) * self.books + other]
     }
 
-    /// Parts of the codewords of a codebook.
+    /// Registers of a row.
     #[inline(always)]
-    pub(super) fn n_parts(&self) -> usize {
-        (self.stride / LEVELS).div_ceil(PART)
+    pub(super) fn width(&self) -> usize {
+        self.stride / LEVELS
     }
 
-    /// Registers of `part`.
+    /// The rows of all codewords of all codebooks over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn width(&self, part: usize) -> usize {
-        (self.stride / LEVELS - part * PART).min(PART)
-    }
-
-    /// The rows of all codewords of all codebooks, over one part of the codewords of `other`.
-    #[inline(always)]
-    pub(super) fn block(&self, other: usize, part: usize) -> &[Levels] {
-        let rows = self.books * self.stride;
-        let first = rows * (other * self.stride / LEVELS + part * PART);
-        &self.data[first..first + rows * self.width(part)]
+    pub(super) fn block(&self, other: usize) -> &[Levels] {
+        let size = self.books * self.stride * self.width();
+        &self.data[other * size..][..size]
     }
 }
 
@@ -144,7 +127,7 @@ mod tests {
         }
         let rounded = Gram::new(&gram, columns, stride, k, books);
         let flat = |book: usize, c: usize, other: usize| -> Vec<i16> {
-            rounded.row(book, c, other).flatten().flat_map(|levels| levels.0).collect()
+            rounded.row(book, c, other).iter().flat_map(|levels| levels.0).collect()
         };
         let mut reached = 0;
         for other in 0..books {

@@ -15,16 +15,15 @@
 //!
 //! the first term belongs to the vector's own scores; the second changes with every code, and is added at each turn.
 //!
-//! **The time is that of reading Gram rows**, some 150 of them a round (M = 8), from a matrix of 8 MB that no L2 cache
-//! holds. So all vectors of a chunk take each turn together, 128 codewords at a time: the rows in question are then a
-//! block of 256 · (M − 1) · K bytes (448 KB for M = 8, K = 256), which the L2 cache keeps while the vectors pass. The
-//! codebooks that a round perturbs are the same for all vectors of all chunks, so that the code of a vector depends on
-//! nothing but the vector and the seed.
+//! **The time is that of reading Gram rows**, some 150 of them a round (M = 8), from a matrix of 8 MB. So the vectors of
+//! a chunk take each turn together: the rows in question are then those over one codebook, 1 MB for M = 8 and K = 256,
+//! which the caches near the core hold while the vectors pass; and what one vector waits for does not hold up the next.
+//! Which codebooks a round perturbs, and from where, is the same for all vectors of all chunks, so that the code of a
+//! vector depends on nothing but the vector and the seed.
 //!
-//! Keeping M tables for each vector up to date with every change, as one would for a single vector, reads two rows of
-//! all M·K entries a change, whose places are known only after the choice before: 2.3 times the time on AVX-512.
+//! Keeping M tables for each vector up to date with every change, as one would for a single vector, reads two rows over
+//! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
 
-use super::gram::PART;
 use super::lanes;
 use super::levels::{self, LEVELS, Levels};
 use super::space::{Space, Vector};
@@ -44,7 +43,7 @@ const DRAWN: usize = 16;
 #[derive(Default)]
 pub(super) struct Search {
     states: Vec<State>,
-    /// The vectors' own scores, in steps: `[codebook][part][vector]`, one codebook where all share it.
+    /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
     own: Vec<Levels>,
     /// Their projections, counted from the middle of their codebook, as shares of `reach`; laid out alike.
     projections: Vec<Levels>,
@@ -144,10 +143,7 @@ impl Search {
                 let (middle, _) = spread(book);
                 state.offset += middle * if space.shared { space.n_codebooks as f32 } else { 1.0 };
                 let values = &vector.projections[book * stride..][..stride];
-                for (part, values) in values.chunks(PART * LEVELS).enumerate() {
-                    let to = place(space, n, book, part, v);
-                    levels::round(&mut projections[to], values, middle, factor);
-                }
+                levels::round(&mut projections[place(space, n, book, v)], values, middle, factor);
                 // The scores hold 2βep for e = −‖x‖; a turn adds 2β(e + middle)(p − middle) for the true e.
                 let scores = &mut scores[book * stride..][..stride];
                 lanes::add_multiple(scores, 2.0 * space.beta * (vector.target - middle), values);
@@ -169,10 +165,7 @@ impl Search {
         state.steps = if step > 0.0 { step.recip() } else { 0.0 };
         for (book, scores) in scores.chunks_exact(stride).enumerate() {
             let (middle, _) = lanes::spread(scores);
-            for (part, scores) in scores.chunks(PART * LEVELS).enumerate() {
-                let to = place(space, n, book, part, v);
-                levels::round(&mut own[to], scores, middle, state.steps);
-            }
+            levels::round(&mut own[place(space, n, book, v)], scores, middle, state.steps);
         }
     }
 
@@ -193,7 +186,8 @@ impl Search {
             for v in 0..self.states.len() {
                 let mut sum = 0;
                 for (book, &k) in codes[v * m..][..m].iter().enumerate() {
-                    sum += i32::from(self.projection(space, v, book, k.into()));
+                    let levels = &self.projections[place(space, self.states.len(), space.book(book), v)];
+                    sum += i32::from(levels::get(levels, k.into()));
                 }
                 let state = &mut self.states[v];
                 state.along = [state.offset + sum as f32 * state.unit(); 2];
@@ -230,7 +224,8 @@ impl Search {
             // A power of two: they are lanes of one register.
             let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
             let drawn = size * random.below(space.n_codewords.div_ceil(size));
-            self.take::<L>(space, book, Choice::Drawn(drawn / LEVELS, drawn % LEVELS, size), true);
+            let choice = Choice::Drawn(drawn / LEVELS, drawn % LEVELS, size);
+            self.take::<L>(space, book, choice, true);
         }
         let (mut first, mut last) = (0, m - perturbed.count_ones() as usize);
         for book in 0..m {
@@ -275,19 +270,15 @@ impl Search {
     fn take<L: Level>(&mut self, space: &Space<'_>, book: usize, choice: Choice, always: bool) -> bool {
         self.begin(space, book, always);
         match choice {
-            Choice::Best => {
-                for part in 0..space.gram.n_parts() {
-                    match space.gram.width(part) {
-                        PART => self.look::<L, PART>(space, book, part, choice),
-                        3 => self.look::<L, 3>(space, book, part, choice),
-                        2 => self.look::<L, 2>(space, book, part, choice),
-                        _ => self.look::<L, 1>(space, book, part, choice),
-                    }
-                }
-            }
-            Choice::Drawn(register, ..) => {
+            Choice::Best => match space.gram.width() {
+                8 => self.look::<L, 8>(space, book, choice),
+                4 => self.look::<L, 4>(space, book, choice),
+                2 => self.look::<L, 2>(space, book, choice),
+                _ => self.look::<L, 1>(space, book, choice),
+            },
+            Choice::Drawn(..) => {
                 self.own_scores(space, book);
-                self.look::<L, 1>(space, book, register / PART, choice);
+                self.look::<L, 1>(space, book, choice);
             }
         }
         self.change(space, book, matches!(choice, Choice::Drawn(..)))
@@ -318,8 +309,7 @@ impl Search {
                 own: i16::MAX,
             };
             if space.beta > 0.0 {
-                let place = place(space, n, space.book(book), from / (PART * LEVELS), v);
-                let own = levels::get(&projections[place], from % (PART * LEVELS));
+                let own = levels::get(&projections[place(space, n, space.book(book), v)], from);
                 let e = state.along[1] - f32::from(own) * state.unit();
                 turn.slope = 2.0 * space.beta * e * state.steps;
                 let mut factor = 2.0 * turn.slope * state.reach;
@@ -333,54 +323,48 @@ impl Search {
         }
     }
 
-    /// Finds the least score of each vector in turn, of the codewords in `R` registers.
+    /// Finds the least score of each vector in turn, of `R` registers at a time.
     #[inline(always)]
-    fn look<L: Level, const R: usize>(
-        &mut self,
-        space: &Space<'_>,
-        book: usize,
-        part: usize,
-        choice: Choice,
-    ) {
-        let (first, drawn) = match choice {
-            Choice::Best => (0, None),
-            Choice::Drawn(register, lane, size) => (register % PART, Some((lane, size))),
+    fn look<L: Level, const R: usize>(&mut self, space: &Space<'_>, book: usize, choice: Choice) {
+        let registers = match choice {
+            Choice::Best => 0..space.gram.width(),
+            Choice::Drawn(register, ..) => register..register + 1,
         };
-        let codeword = (part * PART + first) * LEVELS;
-        // The largest level hides what must not be chosen.
-        let mut mask = [[i16::MIN; LEVELS]; R];
-        if let Some((lane, size)) = drawn {
-            mask[0].fill(i16::MAX);
-            mask[0][lane..][..size].fill(i16::MIN);
-        }
-        let padding = space.n_codewords.saturating_sub(codeword);
-        let padded = padding < R * LEVELS;
-        if padded {
-            mask.as_flattened_mut()[padding..].fill(i16::MAX);
-        }
-        match (space.beta > 0.0, drawn.is_some() || padded || space.distinct) {
-            (false, false) => self.look_at::<L, R, false, false>(space, book, part, first, &mask),
-            (false, true) => self.look_at::<L, R, false, true>(space, book, part, first, &mask),
-            (true, false) => self.look_at::<L, R, true, false>(space, book, part, first, &mask),
-            (true, true) => self.look_at::<L, R, true, true>(space, book, part, first, &mask),
+        for first in registers.step_by(R) {
+            // The largest level hides what must not be chosen.
+            let mut mask = [[i16::MIN; LEVELS]; R];
+            if let Choice::Drawn(_, lane, size) = choice {
+                mask[0].fill(i16::MAX);
+                mask[0][lane..][..size].fill(i16::MIN);
+            }
+            let padding = space.n_codewords.saturating_sub(first * LEVELS);
+            if padding < R * LEVELS {
+                mask.as_flattened_mut()[padding..].fill(i16::MAX);
+            }
+            let masked = space.distinct || mask.as_flattened().contains(&i16::MAX);
+            match (space.beta > 0.0, masked) {
+                (false, false) => self.look_at::<L, R, false, false>(space, book, first, &mask),
+                (false, true) => self.look_at::<L, R, false, true>(space, book, first, &mask),
+                (true, false) => self.look_at::<L, R, true, false>(space, book, first, &mask),
+                (true, true) => self.look_at::<L, R, true, true>(space, book, first, &mask),
+            }
         }
     }
 
+    /// Looks at registers from `first` on.
     #[inline(always)]
     fn look_at<L: Level, const R: usize, const ALONG: bool, const MASKED: bool>(
         &mut self,
         space: &Space<'_>,
         book: usize,
-        part: usize,
         first: usize,
         mask: &[[i16; LEVELS]; R],
     ) {
         let Self { states, own, projections, trial, turns, .. } = self;
-        let m = space.n_codebooks;
-        let width = space.gram.width(part);
-        let block = space.gram.block(space.book(book), part);
-        let here = place(space, states.len(), space.book(book), part, 0).start;
-        let codeword = (part * PART + first) * LEVELS;
+        let (m, width, block) = (space.n_codebooks, space.gram.width(), space.gram.block(space.book(book)));
+        let (rows, _) = block.as_chunks::<R>();
+        let here = place(space, states.len(), space.book(book), 0).start;
+        let codeword = first * LEVELS;
         let mut lanes = [0; LEVELS];
         for (l, lane) in lanes.iter_mut().enumerate() {
             *lane = (codeword + l) as i16;
@@ -393,13 +377,23 @@ impl Search {
             let at = here + v * width + first;
             let Some(own) = own.get(at..at + R) else { continue };
             let mut sums = [L::splat(0); R];
-            for codes in [&code[..book], &code[book + 1..]] {
-                for &row in codes {
-                    // It is within the block. No way out of the loop: the sums would leave their registers for it.
-                    let row = row as usize * width + first;
-                    let Some(row) = block.get(row..row + R) else { continue };
+            // Rows are within the block. No way out of the loops: the sums would leave their registers for it.
+            if width == R && !space.shared {
+                // The codebook's own rows are zeros, which cost less than to step over one of them.
+                for &row in code {
+                    let Some(row) = rows.get(row as usize) else { continue };
                     for r in 0..R {
                         sums[r] = L::add(sums[r], L::load(&row[r].0));
+                    }
+                }
+            } else {
+                for (other, &row) in code.iter().enumerate() {
+                    let row = row as usize * width + first;
+                    let Some(row) = block.get(row..row + R) else { continue };
+                    if other != book {
+                        for r in 0..R {
+                            sums[r] = L::add(sums[r], L::load(&row[r].0));
+                        }
                     }
                 }
             }
@@ -461,10 +455,8 @@ impl Search {
             if turn.codeword != turn.from && (difference < 0.0 || perturbing) {
                 let mut step = 0.0;
                 if space.beta > 0.0 {
-                    let projection = |k: i16| {
-                        let (part, k) = (k as usize / (PART * LEVELS), k as usize % (PART * LEVELS));
-                        i32::from(levels::get(&projections[place(space, n, space.book(book), part, v)], k))
-                    };
+                    let projections = &projections[place(space, n, space.book(book), v)];
+                    let projection = |k: i16| i32::from(levels::get(projections, k as usize));
                     let (to, from) = (projection(turn.codeword), projection(turn.from));
                     step = (to - from) as f32 * state.unit();
                     // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
@@ -492,13 +484,12 @@ impl Search {
     #[inline(always)]
     fn own_scores(&mut self, space: &Space<'_>, book: usize) {
         let (m, n) = (space.n_codebooks, self.states.len());
+        let (width, block) = (space.gram.width(), space.gram.block(space.book(book)));
         let Self { states, own, trial, turns, projections, .. } = self;
         for turn in turns {
             let v = turn.vector as usize;
-            let from = turn.from as usize;
-            let (part, k) = (from / (PART * LEVELS), from % (PART * LEVELS));
-            let (width, block) = (space.gram.width(part), space.gram.block(space.book(book), part));
-            let place = place(space, n, space.book(book), part, v);
+            let k = turn.from as usize;
+            let place = place(space, n, space.book(book), v);
             let mut score = 0i16;
             for (other, &row) in trial[v * m..][..m].iter().enumerate() {
                 if other != book {
@@ -515,21 +506,13 @@ impl Search {
             turn.own = score;
         }
     }
-
-    /// The projection level of codeword `k` of `book`.
-    #[inline(always)]
-    fn projection(&self, space: &Space<'_>, v: usize, book: usize, k: usize) -> i16 {
-        let place = place(space, self.states.len(), space.book(book), k / (PART * LEVELS), v);
-        levels::get(&self.projections[place], k % (PART * LEVELS))
-    }
 }
 
-/// Where the levels of vector `v` of `n` are that belong to a part of a codebook's codewords.
+/// Where the levels of vector `v` of `n` for the codewords of `book` are.
 #[inline(always)]
-fn place(space: &Space<'_>, n: usize, book: usize, part: usize, v: usize) -> std::ops::Range<usize> {
-    let width = space.gram.width(part);
-    let first = n * (book * space.stride / LEVELS + part * PART) + v * width;
-    first..first + width
+fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
+    let width = space.gram.width();
+    (book * n + v) * width..(book * n + v + 1) * width
 }
 
 /// SplitMix64 (Steele et al. 2014).
