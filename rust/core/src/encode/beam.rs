@@ -103,10 +103,13 @@ impl Space<'_> {
     ) {
         let here = self.start(book)..self.start(book) + self.stride;
         let chosen = &candidate.code[..book];
-        let rows = chosen.iter().enumerate().map(|(b, &k)| self.row(b, usize::from(k), book));
-        let middles: f32 = rows.clone().map(|row| row.middle).sum();
+        let places =
+            || chosen.iter().enumerate().map(|(b, &k)| (self.book(b), usize::from(k), self.book(book)));
+        let middles: f32 = places().map(|(b, k, other)| self.gram.middle(b, k, other)).sum();
         lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
-        rows.for_each(|row| lanes::add_levels(losses, row.values, self.gram.step, copy));
+        for (b, k, other) in places() {
+            lanes::add_levels(losses, self.gram.row(b, k, other), self.gram.step, copy);
+        }
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);
         }

@@ -13,7 +13,8 @@ pub(super) const LARGEST: i16 = 20_000;
 /// 2⟨c, c'⟩ for all codewords c and c' of different codebooks, or of the one that is shared.
 #[derive(Default)]
 pub(super) struct Gram {
-    /// A row for each codeword, `stride` numbers for each codebook: 0 for its own one, and where there is no codeword.
+    /// `[other codebook][codebook][codeword]`, each the row of the codeword over the codewords of the other codebook; 0
+    /// where that is its own, and where there is no codeword.
     data: Vec<Levels>,
     /// For each row and codebook: the middle that the numbers are counted from.
     middles: Vec<f32>,
@@ -21,13 +22,6 @@ pub(super) struct Gram {
     pub(super) step: f32,
     stride: usize,
     books: usize,
-}
-
-/// The part of a row that belongs to one codebook.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) values: &'a [Levels],
-    pub(super) middle: f32,
 }
 
 impl Gram {
@@ -62,39 +56,49 @@ impl Gram {
         let largest = times * sums.iter().fold(0.0f32, |a, &b| a.max(b));
         let step = largest / f32::from(LARGEST);
         let inverse = if step > 0.0 { step.recip() } else { 0.0 };
-        let registers = stride / LEVELS;
-        let mut data = vec![Levels::ZERO; books * stride * books * registers];
         let mut middles: Vec<f32> =
             spreads.into_iter().map(|(middle, _)| (middle * inverse).round()).collect();
-        let rows = data.par_chunks_mut(books * registers).zip(middles.par_chunks_mut(books));
-        rows.zip(gram.par_chunks(columns)).enumerate().for_each(|(i, ((data, middles), row))| {
-            let parts = data.chunks_mut(registers).zip(row.chunks(stride)).zip(middles).enumerate();
-            for (_, ((data, row), middle)) in parts.filter(|&(other, _)| books == 1 || other != i / stride) {
-                let values = row[..n_codewords].iter();
-                for (to, value) in data.iter_mut().flat_map(|levels| &mut levels.0).zip(values) {
-                    // Rounded before the middle is taken off: so c has of c' what c' has of c.
-                    *to = ((value * inverse).round() - *middle) as i16;
+        let rows = books * stride;
+        let mut data = vec![Levels::ZERO; rows * books * stride / LEVELS];
+        data.par_chunks_mut(rows * stride / LEVELS).enumerate().for_each(|(other, data)| {
+            for (i, to) in data.chunks_exact_mut(stride / LEVELS).enumerate() {
+                if books == 1 || other != i / stride {
+                    let middle = middles[i * books + other];
+                    let row = &gram[i * columns + other * stride..][..n_codewords];
+                    for (to, value) in to.iter_mut().flat_map(|levels| &mut levels.0).zip(row) {
+                        // Rounded before the middle is taken off: so c has of c' what c' has of c.
+                        *to = ((value * inverse).round() - middle) as i16;
+                    }
                 }
-                *middle *= step;
             }
         });
+        middles.iter_mut().for_each(|middle| *middle *= step);
         Self { data, middles, step, stride, books }
     }
 
-    /// The row of codeword `k` of `book`, over the codewords of `other`.
+    /// The row of codeword `k` of `book` over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
-        Row {
-            values: &self.whole(book, k)[other * self.stride / LEVELS..][..self.stride / LEVELS],
-            middle: self.middles[(book * self.stride + k) * self.books + other],
-        }
+    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[Levels] {
+        &self.block(other)[(book * self.stride + k) * self.width()..][..self.width()]
     }
 
-    /// The row of codeword `k` of `book`, over all codewords, without their middles.
+    /// The middle that the numbers of this row are counted from.
     #[inline(always)]
-    pub(super) fn whole(&self, book: usize, k: usize) -> &[Levels] {
-        let width = self.books * self.stride / LEVELS;
-        &self.data[(book * self.stride + k) * width..][..width]
+    pub(super) fn middle(&self, book: usize, k: usize, other: usize) -> f32 {
+        self.middles[(book * self.stride + k) * self.books + other]
+    }
+
+    /// Registers of a row.
+    #[inline(always)]
+    pub(super) fn width(&self) -> usize {
+        self.stride / LEVELS
+    }
+
+    /// The rows of all codewords of all codebooks over the codewords of `other`.
+    #[inline(always)]
+    pub(super) fn block(&self, other: usize) -> &[Levels] {
+        let size = self.books * self.stride * self.width();
+        &self.data[other * size..][..size]
     }
 }
 
@@ -123,7 +127,7 @@ mod tests {
         }
         let rounded = Gram::new(&gram, columns, stride, k, books);
         let flat = |book: usize, c: usize, other: usize| -> Vec<i16> {
-            rounded.row(book, c, other).values.iter().flat_map(|levels| levels.0).collect()
+            rounded.row(book, c, other).iter().flat_map(|levels| levels.0).collect()
         };
         let mut reached = 0;
         for other in 0..books {
@@ -140,7 +144,7 @@ mod tests {
                 for (j, &level) in row[..k].iter().enumerate() {
                     let exact =
                         if book == other { 0.0 } else { entry(book * stride + c, other * stride + j) };
-                    let value = f32::from(level) * rounded.step + rounded.row(book, c, other).middle;
+                    let value = f32::from(level) * rounded.step + rounded.middle(book, c, other);
                     assert!((value - exact).abs() <= 0.51 * rounded.step, "{value} for {exact}");
                 }
             }

@@ -5,24 +5,29 @@
 //! the two codes is kept; and so on, for a number of rounds. (Martinez et al., *Revisiting Additive Quantization*,
 //! 2016.)
 //!
-//! For each codebook a table holds the score of its codewords given the codes of the others. A change from c to c' adds
-//! the Gram row of c' to the tables of the others and subtracts that of c. All are whole numbers in 16 bits, twice as many
-//! to a register as of float32; what is lost is the rounding of each Gram entry and each score, once. With the part of the
-//! loss along the vector,
+//! A turn of one codebook needs the score of each of its codewords given the codes of the others: the vector's own
+//! score plus a row of the Gram matrix for each other codebook. All are whole numbers of 16 bits; what is lost is the
+//! rounding of each Gram entry and each score, once. With the part of the loss along the vector,
 //!
 //! ```text
 //! β(e + p)² − βe² = βp² + 2βep,   e = Σ p − ‖x‖ over the other codebooks
 //! ```
 //!
-//! the first term belongs to the vector's own scores; the second changes with every code, and is added when a table is
-//! looked at.
+//! the first term belongs to the vector's own scores; the second changes with every code, and is added at each turn.
 //!
-//! The next step depends on what this one chose, and waits for it; so several vectors take their steps in turn.
+//! **The time is that of reading Gram rows**, some 150 of them a round (M = 8), from a matrix of 8 MB. So the vectors of
+//! a chunk take each turn together: the rows in question are then those over one codebook, 1 MB for M = 8 and K = 256,
+//! which the caches near the core hold while the vectors pass; and what one vector waits for does not hold up the next.
+//! Which codebooks a round perturbs, and from where, is the same for all vectors of all chunks, so that the code of a
+//! vector depends on nothing but the vector and the seed.
+//!
+//! Keeping M tables for each vector up to date with every change, as one would for a single vector, reads two rows over
+//! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
 
 use super::lanes;
 use super::levels::{self, LEVELS, Levels};
 use super::space::{Space, Vector};
-use crate::codebooks::MAX_CODEBOOKS;
+use crate::isa::Level;
 
 /// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
 const SWEEPS: usize = 16;
@@ -31,295 +36,486 @@ const SWEEPS: usize = 16;
 /// a step for each number rounded, it fits 16 bits.
 const OWN: f32 = 12_000.0;
 
-/// What one search works in.
+/// A perturbation takes the best of one in so many codewords: one of all at random would seldom be of any use.
+const DRAWN: usize = 16;
+
+/// The search for the codes of some vectors.
 #[derive(Default)]
-pub(super) struct Workspace {
-    /// M tables, given the code that is kept.
-    kept: Vec<Levels>,
-    /// The same, given the code on trial.
-    trial: Vec<Levels>,
-    /// A table as it is looked at, where that is not as it is.
-    view: Vec<Levels>,
-    /// The vector's own scores.
-    own: Vec<f32>,
-    /// Its projections, counted from the middle of their codebook, as shares of `reach`.
+pub(super) struct Search {
+    states: Vec<State>,
+    /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
+    own: Vec<Levels>,
+    /// Their projections, counted from the middle of their codebook, as shares of `reach`; laid out alike.
     projections: Vec<Levels>,
-    middles: Vec<f32>,
+    /// The codes that are kept and those on trial, `[vector][codebook]`, as numbers of rows of the Gram matrix.
+    kept: Vec<u32>,
+    trial: Vec<u32>,
+    /// How many changes there were when a codebook last had its turn, `[vector][codebook]`.
+    seen: Vec<u32>,
+    /// The vectors that take the present turn.
+    turns: Vec<Turn>,
+    /// One vector's scores before they are rounded.
+    scores: Vec<f32>,
 }
 
-/// The search for the code of one vector.
-pub(super) struct Search<'a> {
-    space: &'a Space<'a>,
-    vector: Vector<'a>,
-    work: &'a mut Workspace,
-    random: Random,
-    /// The code that is kept.
-    code: &'a mut [u8],
-    trial: [u8; MAX_CODEBOOKS],
-    /// What the changes of the code on trial add to the loss, in steps.
-    difference: f32,
-    /// Changes so far, and how many there were when a codebook last had its turn.
-    changes: u32,
-    seen: [u32; MAX_CODEBOOKS],
-    /// Codebooks in the order of their turns.
-    order: [u8; MAX_CODEBOOKS],
+/// What is known of one vector beside its code.
+#[derive(Clone, Copy, Default)]
+struct State {
     /// Steps in one unit of loss.
     steps: f32,
     /// Gram rows are halved so many times: of a vector with scores beyond [`OWN`].
     shift: u32,
+    /// The largest projection, counted from the middle of its codebook.
+    reach: f32,
+    /// The sum of the middles, less what all projections should sum up to.
+    offset: f32,
     /// e of no other codebook left out, for the code that is kept and the one on trial.
     along: [f32; 2],
-    /// The largest projection, counted from the middle.
-    reach: f32,
+    /// What the changes of the code on trial add to the loss, in steps.
+    difference: f32,
+    /// Changes so far.
+    changes: u32,
 }
 
-/// Improves the codes of all `searches` in `rounds` rounds. Neither takes note of the other.
-#[inline(always)]
-pub(super) fn search(searches: &mut [Search<'_>], rounds: usize) {
-    settle(searches);
-    searches.iter_mut().for_each(Search::keep);
-    for _ in 0..rounds {
-        searches.iter_mut().for_each(Search::perturb);
-        settle(searches);
-        for search in &mut *searches {
-            if search.difference < 0.0 { search.keep() } else { search.restart() }
-        }
-    }
+/// The choice of one codebook for one vector.
+#[derive(Clone, Copy)]
+struct Turn {
+    vector: u32,
+    /// 2¹⁶ times what a projection counts, in steps, after scores were halved `halvings` times.
+    factor: i16,
+    halvings: u16,
+    /// Steps for each unit of projection.
+    slope: f32,
+    /// The least score so far, and whose it is; [`i16::MAX`] if there is none.
+    level: i16,
+    codeword: i16,
+    /// The codeword there is, and its score.
+    from: i16,
+    own: i16,
 }
 
-/// Lets each codebook in turn take the best codeword given the others, until none changes. Those that were perturbed come
-/// last: first in turn, they would mostly go back.
-#[inline(always)]
-fn settle(searches: &mut [Search<'_>]) {
-    for sweep in 0..SWEEPS {
-        let mut any = false;
-        for turn in 0..searches[0].space.n_codebooks {
-            for search in &mut *searches {
-                any |= search.turn(turn, sweep == 0);
-            }
-        }
-        if !any {
-            break;
-        }
-    }
+/// Which codewords of a codebook a turn may choose.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// The best of all, if it is better.
+    Best,
+    /// The best of some lanes of a register, though it may be a worse one: (register, first lane, lanes).
+    Drawn(usize, usize, usize),
 }
 
-impl<'a> Search<'a> {
-    /// A search from `code`; `seed` is the vector's own.
+impl State {
+    /// What one step of projection levels stands for.
     #[inline(always)]
-    pub(super) fn new(
-        space: &'a Space<'a>,
-        vector: Vector<'a>,
-        work: &'a mut Workspace,
-        seed: u64,
-        code: &'a mut [u8],
-    ) -> Self {
-        let mut trial = [0; MAX_CODEBOOKS];
-        trial[..code.len()].copy_from_slice(code);
-        let mut search = Self {
-            space,
-            vector,
-            work,
-            random: Random(seed),
-            code,
-            trial,
-            difference: 0.0,
-            changes: 0,
-            seen: [0; MAX_CODEBOOKS],
-            order: std::array::from_fn(|book| book as u8),
-            steps: 0.0,
-            shift: 0,
-            along: [0.0; 2],
-            reach: 0.0,
-        };
-        search.fill();
-        search
+    fn unit(&self) -> f32 {
+        self.reach / f32::from(i16::MAX)
     }
+}
 
-    /// Fills the tables on trial.
-    #[inline(always)]
-    fn fill(&mut self) {
-        let Self { space, vector, work, .. } = self;
-        let (stride, size) = (space.stride, space.n_codebooks * space.stride);
-        let own = if space.shared { stride } else { size };
-        for table in [&mut work.kept, &mut work.trial] {
-            table.resize(size / LEVELS, Levels::ZERO);
-        }
-        work.view.resize(stride / LEVELS, Levels::ZERO);
-        work.own.clear();
-        work.own.extend_from_slice(&vector.scores[..own]);
-        work.middles.clear();
+impl Search {
+    /// Makes room for `n` vectors.
+    pub(super) fn prepare(&mut self, space: &Space<'_>, n: usize) {
+        let size = space.n_books() * space.stride / LEVELS * n;
+        self.states.clear();
+        self.states.resize(n, State::default());
+        self.own.resize(size, Levels::ZERO);
         if space.beta > 0.0 {
-            let spreads = vector.projections[..own].chunks_exact(stride).map(lanes::spread);
-            let reach = spreads.fold(0.0f32, |reach, (middle, half)| {
-                work.middles.push(middle);
-                reach.max(half)
-            });
-            let factor = if reach > 0.0 { f32::from(i16::MAX) / reach } else { 0.0 };
-            work.projections.resize(own / LEVELS, Levels::ZERO);
-            let books =
-                work.projections.chunks_exact_mut(stride / LEVELS).zip(work.own.chunks_exact_mut(stride));
-            let projections = vector.projections.chunks_exact(stride).zip(&work.middles);
-            for ((levels, scores), (projections, middle)) in books.zip(projections) {
-                levels::round(levels, projections, *middle, factor);
-                // The scores hold 2βep for e = −‖x‖; what the table is looked at with takes e + middle.
-                lanes::add_multiple(scores, 2.0 * space.beta * (vector.target - middle), projections);
-            }
-            self.reach = reach;
-            self.along[1] = code_sum(space, vector, &self.trial) - vector.target;
+            self.projections.resize(size, Levels::ZERO);
         }
-        let half = work.own.chunks_exact(stride).map(|scores| lanes::spread(scores).1).fold(0.0, f32::max);
+    }
+
+    /// Takes in the scores of vector `v`, rounded to whole steps.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, space: &Space<'_>, v: usize, vector: Vector<'_>) {
+        let Self { states, own, projections, scores, .. } = self;
+        let (n, stride) = (states.len(), space.stride);
+        let state = &mut states[v];
+        let size = space.n_books() * stride;
+        scores.clear();
+        scores.extend_from_slice(&vector.scores[..size]);
+        if space.beta > 0.0 {
+            let spread = |book: usize| lanes::spread(&vector.projections[book * stride..][..stride]);
+            for book in 0..space.n_books() {
+                state.reach = state.reach.max(spread(book).1);
+            }
+            let factor = if state.reach > 0.0 { f32::from(i16::MAX) / state.reach } else { 0.0 };
+            state.offset = -vector.target;
+            for book in 0..space.n_books() {
+                let (middle, _) = spread(book);
+                state.offset += middle * if space.shared { space.n_codebooks as f32 } else { 1.0 };
+                let values = &vector.projections[book * stride..][..stride];
+                levels::round(&mut projections[place(space, n, book, v)], values, middle, factor);
+                // The scores hold 2βep for e = −‖x‖; a turn adds 2β(e + middle)(p − middle) for the true e.
+                let scores = &mut scores[book * stride..][..stride];
+                lanes::add_multiple(scores, 2.0 * space.beta * (vector.target - middle), values);
+            }
+        }
+        let mut half = 0.0f32;
+        for scores in scores.chunks_exact(stride) {
+            half = half.max(lanes::spread(scores).1);
+        }
         let mut step = space.gram.step;
-        while half > OWN * step && self.shift < i16::BITS - 1 {
+        while half > OWN * step && state.shift < i16::BITS - 1 {
             step *= 2.0;
-            self.shift += 1;
+            state.shift += 1;
         }
         if half > OWN * step {
             // Beside such scores all products of codewords vanish.
             step = half / OWN;
         }
-        self.steps = if step > 0.0 { step.recip() } else { 0.0 };
-        for (table, book) in work.trial.chunks_exact_mut(stride / LEVELS).zip(0..) {
-            let scores = &work.own[space.start(book)..][..stride];
-            levels::round(table, scores, lanes::spread(scores).0, self.steps);
+        state.steps = if step > 0.0 { step.recip() } else { 0.0 };
+        for (book, scores) in scores.chunks_exact(stride).enumerate() {
+            let (middle, _) = lanes::spread(scores);
+            levels::round(&mut own[place(space, n, book, v)], scores, middle, state.steps);
         }
-        for book in 0..space.n_codebooks {
-            let row = space.gram.whole(space.book(book), usize::from(self.trial[book]));
-            if space.shared {
-                let tables = work.trial.chunks_exact_mut(stride / LEVELS).enumerate();
-                tables.filter(|&(b, _)| b != book).for_each(|(_, table)| levels::add(table, row, self.shift));
-            } else {
-                levels::add(&mut work.trial, row, self.shift);
+    }
+
+    /// Improves `codes` (n, M) in `rounds` rounds.
+    #[inline(always)]
+    pub(super) fn run<L: Level>(&mut self, space: &Space<'_>, rounds: usize, seed: u64, codes: &mut [u8]) {
+        let m = space.n_codebooks;
+        self.trial.clear();
+        for code in codes.chunks_exact(m) {
+            self.trial.extend(
+                code.iter().enumerate().map(|(book, &k)| (space.start(book) + usize::from(k)) as u32),
+            );
+        }
+        self.kept.clone_from(&self.trial);
+        self.seen.clear();
+        self.seen.resize(codes.len(), 0);
+        if space.beta > 0.0 {
+            for v in 0..self.states.len() {
+                let mut sum = 0;
+                for (book, &k) in codes[v * m..][..m].iter().enumerate() {
+                    let levels = &self.projections[place(space, self.states.len(), space.book(book), v)];
+                    sum += i32::from(levels::get(levels, k.into()));
+                }
+                let state = &mut self.states[v];
+                state.along = [state.offset + sum as f32 * state.unit(); 2];
+            }
+        }
+        let mut order: Vec<usize> = (0..m).collect();
+        self.settle::<L>(space, &order);
+        self.keep(m);
+        let mut random = Random(seed);
+        for _ in 0..rounds {
+            self.perturb::<L>(space, &mut random, &mut order);
+            self.settle::<L>(space, &order);
+            self.keep(m);
+        }
+        for (code, kept) in codes.chunks_exact_mut(m).zip(self.kept.chunks_exact(m)) {
+            for (book, (k, &row)) in code.iter_mut().zip(kept).enumerate() {
+                *k = (row as usize - space.start(book)) as u8;
             }
         }
     }
 
-    /// Makes the code on trial the one that is kept.
+    /// Gives some codebooks the best of a few codewords drawn at random, and puts them last in the order of turns: first
+    /// in turn they would mostly go back. More codebooks than these would take longer, and find less.
     #[inline(always)]
-    fn keep(&mut self) {
-        std::mem::swap(&mut self.work.kept, &mut self.work.trial);
-        self.code.copy_from_slice(&self.trial[..self.code.len()]);
-        self.along[0] = self.along[1];
-        self.restart();
-    }
-
-    /// Puts the code that is kept on trial, unchanged.
-    #[inline(always)]
-    fn restart(&mut self) {
-        self.work.trial.copy_from_slice(&self.work.kept);
-        self.trial[..self.code.len()].copy_from_slice(self.code);
-        self.along[1] = self.along[0];
-        self.difference = 0.0;
-    }
-
-    /// Gives some codebooks the best of sixteen codewords drawn at random: one of all at random would seldom be of any
-    /// use. More codebooks than these would take longer, and find less.
-    #[inline(always)]
-    fn perturb(&mut self) {
-        let m = self.space.n_codebooks;
+    fn perturb<L: Level>(&mut self, space: &Space<'_>, random: &mut Random, order: &mut [usize]) {
+        let m = space.n_codebooks;
         let mut perturbed = 0u64;
         for _ in 0..(3 * m / 8).max(1) {
-            let mut book = self.random.below(m);
+            let mut book = random.below(m);
             while perturbed >> book & 1 == 1 {
-                book = self.random.below(m);
+                book = random.below(m);
             }
             perturbed |= 1 << book;
-            let lane = self.random.below(LEVELS / 2);
-            self.choose(book, true, |minima| minima.0[lane].min(minima.0[lane + LEVELS / 2]));
+            // A power of two: they are lanes of one register.
+            let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
+            let drawn = size * random.below(space.n_codewords.div_ceil(size));
+            let choice = Choice::Drawn(drawn / LEVELS, drawn % LEVELS, size);
+            self.take::<L>(space, book, choice, true);
         }
         let (mut first, mut last) = (0, m - perturbed.count_ones() as usize);
         for book in 0..m {
             let place = if perturbed >> book & 1 == 1 { &mut last } else { &mut first };
-            self.order[*place] = book as u8;
+            order[*place] = book;
             *place += 1;
         }
     }
 
-    /// Lets the codebook whose turn it is take its best codeword, if another has changed since it last did; whether it
-    /// does.
+    /// Lets each codebook in turn take the best codeword given the others, until none changes.
     #[inline(always)]
-    fn turn(&mut self, turn: usize, always: bool) -> bool {
-        let book = usize::from(self.order[turn]);
-        if !always && self.seen[book] == self.changes {
-            return false;
+    fn settle<L: Level>(&mut self, space: &Space<'_>, order: &[usize]) {
+        for sweep in 0..SWEEPS {
+            let mut any = false;
+            for &book in order {
+                any |= self.take::<L>(space, book, Choice::Best, sweep == 0);
+            }
+            if !any {
+                break;
+            }
         }
-        let changed = self.choose(book, false, levels::fold);
-        self.seen[book] = self.changes;
-        changed
     }
 
-    /// Changes the codeword of `book` to the one whose level `pick` takes of the minima of the lanes; whether that is
-    /// another. It may be a worse one only if `perturbing`.
+    /// Keeps each code on trial that is better than the one that is kept, and goes back to that where it is not.
+    fn keep(&mut self, m: usize) {
+        let codes = self.kept.chunks_exact_mut(m).zip(self.trial.chunks_exact_mut(m));
+        for (state, (kept, trial)) in self.states.iter_mut().zip(codes) {
+            if state.difference < 0.0 {
+                kept.copy_from_slice(trial);
+                state.along[0] = state.along[1];
+            } else {
+                trial.copy_from_slice(kept);
+                state.along[1] = state.along[0];
+            }
+            state.difference = 0.0;
+        }
+    }
+
+    /// Lets `book` choose for all vectors, or for those whose code has changed since its last turn. Whether any takes
+    /// another codeword.
     #[inline(always)]
-    fn choose(&mut self, book: usize, perturbing: bool, pick: impl FnOnce(&Levels) -> i16) -> bool {
-        let Self { space, vector, work, trial, .. } = self;
-        let start = space.start(book);
-        let from = usize::from(trial[book]);
-        let registers = space.stride / LEVELS;
-        let table = &work.trial[book * registers..][..registers];
-        let projections = vector.projections.get(start..start + space.stride).unwrap_or_default();
-        // Steps for each unit of projection, counted from the middle.
-        let mut slope = 0.0;
-        if space.beta > 0.0 {
-            let e = self.along[1] - projections[from];
-            slope = 2.0 * space.beta * (e + work.middles[start / space.stride]) * self.steps;
-            let levels = &work.projections[start / LEVELS..][..registers];
-            let (mut factor, mut shift) = (2.0 * slope * self.reach, 0);
-            while factor.abs() > f32::from(i16::MAX) && shift < i16::BITS - 1 {
-                factor *= 0.5;
-                shift += 1;
-            }
-            levels::add_product(&mut work.view, table, factor as i16, levels, shift);
-            let padding = space.n_codewords..space.stride;
-            padding.for_each(|k| levels::set(&mut work.view, k, i16::MAX));
-        } else if space.distinct {
-            work.view.copy_from_slice(table);
-        }
-        if space.distinct {
-            let others = trial[..space.n_codebooks].iter().enumerate().filter(|&(b, _)| b != book);
-            others.for_each(|(_, &k)| levels::set(&mut work.view, usize::from(k), i16::MAX));
-        }
-        let view = if space.beta > 0.0 || space.distinct { &work.view } else { table };
-        let level = pick(&levels::minima(view));
-        // A lane may hold nothing but padding.
-        if level == i16::MAX || level == levels::get(view, from) {
-            return false;
-        }
-        let to = levels::find(view, level);
-        let mut difference = (i32::from(levels::get(table, to)) - i32::from(levels::get(table, from))) as f32;
-        let mut step = 0.0;
-        if space.beta > 0.0 {
-            step = projections[to] - projections[from];
-            difference += slope * step;
-            if difference >= 0.0 && !perturbing {
-                return false;
+    fn take<L: Level>(&mut self, space: &Space<'_>, book: usize, choice: Choice, always: bool) -> bool {
+        self.begin(space, book, always);
+        match choice {
+            Choice::Best => match space.gram.width() {
+                8 => self.look::<L, 8>(space, book, choice),
+                4 => self.look::<L, 4>(space, book, choice),
+                2 => self.look::<L, 2>(space, book, choice),
+                _ => self.look::<L, 1>(space, book, choice),
+            },
+            Choice::Drawn(..) => {
+                self.own_scores(space, book);
+                self.look::<L, 1>(space, book, choice);
             }
         }
-        self.along[1] += step;
-        self.difference += difference;
-        self.changes += 1;
-        trial[book] = to as u8;
-        let row = |k| space.gram.whole(space.book(book), k);
-        if space.shared {
-            let tables = work.trial.chunks_exact_mut(space.stride / LEVELS).enumerate();
-            for (_, table) in tables.filter(|&(b, _)| b != book) {
-                levels::add_difference(table, row(to), row(from), self.shift);
+        self.change(space, book, matches!(choice, Choice::Drawn(..)))
+    }
+
+    /// Collects the vectors whose turn it is.
+    #[inline(always)]
+    fn begin(&mut self, space: &Space<'_>, book: usize, always: bool) {
+        let m = space.n_codebooks;
+        let start = space.start(book) as u32;
+        let Self { states, trial, seen, turns, projections, .. } = self;
+        let n = states.len();
+        turns.clear();
+        let codes = trial.chunks_exact(m).zip(seen.chunks_exact(m));
+        for ((v, state), (trial, seen)) in states.iter().enumerate().zip(codes) {
+            if !always && seen[book] == state.changes {
+                continue;
             }
-        } else {
-            levels::add_difference(&mut work.trial, row(to), row(from), self.shift);
+            let from = (trial[book] - start) as usize;
+            let mut turn = Turn {
+                vector: v as u32,
+                factor: 0,
+                halvings: 0,
+                slope: 0.0,
+                level: i16::MAX,
+                codeword: from as i16,
+                from: from as i16,
+                own: i16::MAX,
+            };
+            if space.beta > 0.0 {
+                let own = levels::get(&projections[place(space, n, space.book(book), v)], from);
+                let e = state.along[1] - f32::from(own) * state.unit();
+                turn.slope = 2.0 * space.beta * e * state.steps;
+                let mut factor = 2.0 * turn.slope * state.reach;
+                while factor.abs() > f32::from(i16::MAX) && turn.halvings < i16::BITS as u16 - 1 {
+                    factor *= 0.5;
+                    turn.halvings += 1;
+                }
+                turn.factor = factor as i16;
+            }
+            turns.push(turn);
         }
-        true
+    }
+
+    /// Finds the least score of each vector in turn, of `R` registers at a time.
+    #[inline(always)]
+    fn look<L: Level, const R: usize>(&mut self, space: &Space<'_>, book: usize, choice: Choice) {
+        let registers = match choice {
+            Choice::Best => 0..space.gram.width(),
+            Choice::Drawn(register, ..) => register..register + 1,
+        };
+        for first in registers.step_by(R) {
+            // The largest level hides what must not be chosen.
+            let mut mask = [[i16::MIN; LEVELS]; R];
+            if let Choice::Drawn(_, lane, size) = choice {
+                mask[0].fill(i16::MAX);
+                mask[0][lane..][..size].fill(i16::MIN);
+            }
+            let padding = space.n_codewords.saturating_sub(first * LEVELS);
+            if padding < R * LEVELS {
+                mask.as_flattened_mut()[padding..].fill(i16::MAX);
+            }
+            let masked = space.distinct || mask.as_flattened().contains(&i16::MAX);
+            match (space.beta > 0.0, masked) {
+                (false, false) => self.look_at::<L, R, false, false>(space, book, first, &mask),
+                (false, true) => self.look_at::<L, R, false, true>(space, book, first, &mask),
+                (true, false) => self.look_at::<L, R, true, false>(space, book, first, &mask),
+                (true, true) => self.look_at::<L, R, true, true>(space, book, first, &mask),
+            }
+        }
+    }
+
+    /// Looks at registers from `first` on.
+    #[inline(always)]
+    fn look_at<L: Level, const R: usize, const ALONG: bool, const MASKED: bool>(
+        &mut self,
+        space: &Space<'_>,
+        book: usize,
+        first: usize,
+        mask: &[[i16; LEVELS]; R],
+    ) {
+        let Self { states, own, projections, trial, turns, .. } = self;
+        let (m, width, block) = (space.n_codebooks, space.gram.width(), space.gram.block(space.book(book)));
+        let (rows, _) = block.as_chunks::<R>();
+        let here = place(space, states.len(), space.book(book), 0).start;
+        let codeword = first * LEVELS;
+        let mut lanes = [0; LEVELS];
+        for (l, lane) in lanes.iter_mut().enumerate() {
+            *lane = (codeword + l) as i16;
+        }
+        let keys = L::load(&lanes);
+        let mut levels = [Levels::ZERO; R];
+        for turn in turns {
+            let v = turn.vector as usize;
+            let (Some(state), Some(code)) = (states.get(v), trial.get(v * m..v * m + m)) else { continue };
+            let at = here + v * width + first;
+            let Some(own) = own.get(at..at + R) else { continue };
+            let mut sums = [L::splat(0); R];
+            // Rows are within the block. No way out of the loops: the sums would leave their registers for it.
+            if width == R && !space.shared {
+                // The codebook's own rows are zeros, which cost less than to step over one of them.
+                for &row in code {
+                    let Some(row) = rows.get(row as usize) else { continue };
+                    for r in 0..R {
+                        sums[r] = L::add(sums[r], L::load(&row[r].0));
+                    }
+                }
+            } else {
+                for (other, &row) in code.iter().enumerate() {
+                    let row = row as usize * width + first;
+                    let Some(row) = block.get(row..row + R) else { continue };
+                    if other != book {
+                        for r in 0..R {
+                            sums[r] = L::add(sums[r], L::load(&row[r].0));
+                        }
+                    }
+                }
+            }
+            for r in 0..R {
+                sums[r] = L::add(L::shift_right(sums[r], state.shift), L::load(&own[r].0));
+            }
+            if ALONG {
+                let Some(projections) = projections.get(at..at + R) else { continue };
+                let (factor, halvings) = (L::splat(turn.factor), u32::from(turn.halvings));
+                for r in 0..R {
+                    let product = L::multiply_high(factor, L::load(&projections[r].0));
+                    sums[r] = L::add_saturating(L::shift_right(sums[r], halvings), product);
+                }
+            }
+            // Branches here would mostly be foretold wrongly.
+            for r in 0..R {
+                L::store(sums[r], &mut levels[r].0);
+            }
+            let from = (turn.from as usize).wrapping_sub(codeword);
+            let own = levels::get(&levels, from % (R * LEVELS));
+            turn.own = if from < R * LEVELS { own } else { turn.own };
+            if MASKED {
+                let mut mask = *mask;
+                if space.distinct {
+                    for (other, &k) in code.iter().enumerate() {
+                        let k = (k as usize).wrapping_sub(codeword);
+                        if other != book && k < R * LEVELS {
+                            mask[k / LEVELS][k % LEVELS] = i16::MAX;
+                        }
+                    }
+                }
+                for r in 0..R {
+                    sums[r] = L::max(sums[r], L::load(&mask[r]));
+                }
+            }
+            let (mut least, mut key, mut next) = (sums[0], keys, keys);
+            for &sums in &sums[1..] {
+                next = L::add(next, L::splat(LEVELS as i16));
+                key = L::select_less(sums, least, next, key);
+                least = L::min(sums, least);
+            }
+            let (level, codeword) = L::least(least, key);
+            turn.codeword = if level < turn.level { codeword } else { turn.codeword };
+            turn.level = turn.level.min(level);
+        }
+    }
+
+    /// Makes the changes that the turns ask for; whether there are any.
+    #[inline(always)]
+    fn change(&mut self, space: &Space<'_>, book: usize, perturbing: bool) -> bool {
+        let (m, n) = (space.n_codebooks, self.states.len());
+        let start = space.start(book) as u32;
+        let Self { states, trial, seen, turns, projections, .. } = self;
+        let mut any = false;
+        for turn in turns {
+            let v = turn.vector as usize;
+            let state = &mut states[v];
+            let mut difference = (i32::from(turn.level) - i32::from(turn.own)) as f32;
+            if turn.codeword != turn.from && (difference < 0.0 || perturbing) {
+                let mut step = 0.0;
+                if space.beta > 0.0 {
+                    let projections = &projections[place(space, n, space.book(book), v)];
+                    let projection = |k: i16| i32::from(levels::get(projections, k as usize));
+                    let (to, from) = (projection(turn.codeword), projection(turn.from));
+                    step = (to - from) as f32 * state.unit();
+                    // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
+                    let factor = i32::from(turn.factor);
+                    difference -= ((factor * to >> 16) - (factor * from >> 16)) as f32;
+                    difference *= (1u32 << turn.halvings) as f32;
+                    difference += turn.slope * step;
+                }
+                if difference < 0.0 || perturbing {
+                    state.along[1] += step;
+                    state.difference += difference;
+                    state.changes += 1;
+                    trial[v * m + book] = start + turn.codeword as u32;
+                    any = true;
+                }
+            }
+            if !perturbing {
+                seen[v * m + book] = state.changes;
+            }
+        }
+        any
+    }
+
+    /// Computes the score of the codeword that each vector in turn has.
+    #[inline(always)]
+    fn own_scores(&mut self, space: &Space<'_>, book: usize) {
+        let (m, n) = (space.n_codebooks, self.states.len());
+        let (width, block) = (space.gram.width(), space.gram.block(space.book(book)));
+        let Self { states, own, trial, turns, projections, .. } = self;
+        for turn in turns {
+            let v = turn.vector as usize;
+            let k = turn.from as usize;
+            let place = place(space, n, space.book(book), v);
+            let mut score = 0i16;
+            for (other, &row) in trial[v * m..][..m].iter().enumerate() {
+                if other != book {
+                    let row = &block[row as usize * width..][..width];
+                    score = score.wrapping_add(levels::get(row, k));
+                }
+            }
+            score = (score >> states[v].shift).wrapping_add(levels::get(&own[place.clone()], k));
+            if space.beta > 0.0 {
+                let projection = i32::from(levels::get(&projections[place], k));
+                let product = (i32::from(turn.factor) * projection) >> 16;
+                score = (score >> turn.halvings).saturating_add(product as i16);
+            }
+            turn.own = score;
+        }
     }
 }
 
-/// The sum of the projections of the codewords of `code`.
+/// Where the levels of vector `v` of `n` for the codewords of `book` are.
 #[inline(always)]
-fn code_sum(space: &Space<'_>, vector: &Vector<'_>, code: &[u8]) -> f32 {
-    let places = code[..space.n_codebooks].iter().enumerate();
-    places.map(|(book, &k)| vector.projections[space.start(book) + usize::from(k)]).sum()
+fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
+    let width = space.gram.width();
+    (book * n + v) * width..(book * n + v + 1) * width
 }
 
-/// SplitMix64 (Steele et al. 2014): a row's own sequence costs nothing to begin.
+/// SplitMix64 (Steele et al. 2014).
 struct Random(u64);
 
 impl Random {

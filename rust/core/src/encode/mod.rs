@@ -45,8 +45,12 @@ use space::Space;
 /// Vectors encoded at once by a thread: their scores, 400 KB for M = 8 and K = 256, stay in the L2 cache.
 const CHUNK: usize = 48;
 
-/// Rounds of local search up to which [`CHUNK`] vectors do not keep a monitor waiting.
-const PATIENCE: usize = 512;
+/// Vectors that take the steps of local search together, at most.
+const SEARCHED: usize = 1008;
+/// Numbers that local search holds for them, at most.
+const LARGEST: usize = 1 << 22;
+/// Look-ups of Gram entries, M²·K for each vector and round, that do not keep a monitor waiting.
+const PATIENCE: usize = 1 << 32;
 
 /// A way of choosing codes for vectors, made for given codebooks: see [`encoder`].
 pub trait Encode: Send + Sync {
@@ -283,7 +287,7 @@ impl Encoder {
                 &stretched
             }
         };
-        let (m, rows) = (self.codebooks.n_codebooks(), parallel::rows(self.together()));
+        let (m, rows) = (self.codebooks.n_codebooks(), parallel::rows(self.together(x.n())));
         let counter = Counter::new(monitor, x.n() as u64);
         let codes =
             codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();
@@ -292,9 +296,9 @@ impl Encoder {
         let failed = match improved {
             None => codes
                 .map_init(
-                    || Scratch::new(self, rows),
+                    || Scratch::new(self),
                     |scratch, (i, codes)| {
-                        scratch.scores.read(self, x, i * rows, codes.len() / m)?;
+                        scratch.read(self, x, i * rows, codes.len() / m)?;
                         scratch.choose(self, Given::Ignored, codes);
                         finish(codes)
                     },
@@ -306,9 +310,9 @@ impl Encoder {
                 codes
                     .zip(before.zip(after))
                     .map_init(
-                        || (Scratch::new(self, rows), vec![0u8; rows * m]),
+                        || (Scratch::new(self), vec![0u8; rows * m]),
                         |(scratch, new), ((i, codes), (before, after))| {
-                            scratch.scores.read(self, x, i * rows, before.len())?;
+                            scratch.read(self, x, i * rows, before.len())?;
                             let new = &mut new[..codes.len()];
                             new.copy_from_slice(codes);
                             scratch.choose(self, Given::Improved, new);
@@ -332,12 +336,19 @@ impl Encoder {
         failed.unwrap_or(Ok(()))
     }
 
-    /// Vectors encoded at once by a thread: few of those that take long, so that the monitor is asked often.
-    fn together(&self) -> usize {
-        match self.encoding {
-            Encoding::LocalSearch { rounds, .. } => (CHUNK * PATIENCE / rounds.max(PATIENCE)).max(2),
-            _ => CHUNK,
-        }
+    /// Vectors encoded at once by a thread, of `n`.
+    fn together(&self, n: usize) -> usize {
+        let Encoding::LocalSearch { rounds, .. } = self.encoding else { return CHUNK };
+        let (m, k, d) = self.codebooks.view().dim();
+        // Enough for the threads to share out, and few of those that take long, so that the monitor is asked often.
+        let shared = n.div_ceil(4 * rayon::current_num_threads());
+        let patient = PATIENCE / (rounds.max(1) * m * m * k).max(1);
+        SEARCHED
+            .min(LARGEST / (m * k + d))
+            .min(shared)
+            .min(patient)
+            .max(2)
+            .next_multiple_of(if patient > CHUNK { CHUNK } else { 2 })
     }
 
     /// Where beam and local search take place.

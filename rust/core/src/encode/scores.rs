@@ -12,15 +12,11 @@
 use super::Encoder;
 use super::lanes::LANES;
 use super::space::Vector;
-use crate::error::Result;
 use crate::isa::Level;
 use crate::linalg::gemm::{Tiles, multiply};
-use crate::vectors::{Vectors, read_finite};
 
-/// What one thread works in: the vectors of a chunk, and their scores.
+/// What one thread works in: some vectors, and their scores.
 pub(super) struct Scores {
-    /// The vectors, as they were read.
-    pub(super) x: Vec<f32>,
     tiles: Tiles,
     /// For each vector `columns` scores, of which the first `books · stride` count; padding is +∞.
     pub(super) scores: Vec<f32>,
@@ -48,7 +44,6 @@ impl Scores {
         let tiles = Tiles::new(rows, d);
         let size = tiles.rows() * encoder.panels.columns();
         Self {
-            x: vec![0.0; rows * d],
             scores: vec![0.0; size],
             projections: vec![0.0; if encoder.beta > 0.0 { size } else { 0 }],
             along: vec![Along::default(); rows],
@@ -56,28 +51,20 @@ impl Scores {
         }
     }
 
-    /// Brings in `rows` vectors of `x`, from `first` on.
-    pub(super) fn read(
-        &mut self,
-        encoder: &Encoder,
-        x: &dyn Vectors,
-        first: usize,
-        rows: usize,
-    ) -> Result<()> {
+    /// Brings in vectors, `x` (rows, d).
+    pub(super) fn set(&mut self, encoder: &Encoder, x: &[f32]) {
         let d = encoder.codebooks.dim();
-        read_finite(x, "X", first, &mut self.x[..rows * d])?;
         // The factor −2 of the score is exact, so it may as well be applied here.
         let factor = -2.0 * encoder.scale;
-        for (r, x) in self.x[..rows * d].chunks_exact(d).enumerate() {
+        for (r, x) in x.chunks_exact(d).enumerate() {
             self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
             if encoder.beta > 0.0 {
                 self.along[r] = Along::new(x, &encoder.center, encoder.scale);
             }
         }
-        Ok(())
     }
 
-    /// Computes the scores of the vectors that were read, `rows` of them.
+    /// Computes the scores of the vectors that were set, `rows` of them.
     #[inline(always)]
     pub(super) fn compute<L: Level>(&mut self, encoder: &Encoder, rows: usize) {
         multiply::<L>(&self.tiles, rows, &encoder.panels, &encoder.norms, &mut self.scores);
@@ -91,13 +78,13 @@ impl Scores {
         }
     }
 
-    /// Vector `r` with its part of `scores`.
+    /// Vector `r` with its scores.
     #[inline(always)]
-    pub(super) fn vector<'a>(&'a self, r: usize, encoder: &Encoder, scores: &'a [f32]) -> Vector<'a> {
+    pub(super) fn vector(&self, r: usize, encoder: &Encoder) -> Vector<'_> {
         let columns = encoder.panels.columns();
         let here = r * columns..(r + 1) * columns;
         let projections = self.projections.get(here.clone()).unwrap_or_default();
-        Vector { scores: &scores[here], projections, target: self.along[r].target }
+        Vector { scores: &self.scores[here], projections, target: self.along[r].target }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a search for codes takes place: the scores of one vector, and the Gram matrix that all vectors share.
 
-use super::gram::{Gram, Row};
+use super::gram::Gram;
 
 /// What all vectors share.
 pub(super) struct Space<'a> {
@@ -42,9 +42,9 @@ impl Space<'_> {
         if self.shared { 0 } else { book }
     }
 
-    /// 2⟨c, c'⟩ for codeword `k` of `book` and those of `other`.
+    /// Codebooks that differ.
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> Row<'_> {
-        self.gram.row(self.book(book), k, self.book(other))
+    pub(super) fn n_books(&self) -> usize {
+        if self.shared { 1 } else { self.n_codebooks }
     }
 }

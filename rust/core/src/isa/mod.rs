@@ -7,8 +7,11 @@
 
 #![allow(unsafe_code)]
 
+mod words;
+
 use crate::error::{Result, invalid};
 use std::sync::OnceLock;
+pub(crate) use words::{WORDS, Words};
 
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +97,7 @@ pub(crate) trait Kernel {
 }
 
 /// An [`Isa`] as a type, so that kernels choose their block sizes at compile time.
-pub(crate) trait Level {
+pub(crate) trait Level: Words {
     /// Which it is.
     const ISA: Isa;
     /// Whether `f32::mul_add` is one instruction here, and not a slow call; without, the same result is computed.
@@ -127,13 +130,13 @@ pub(crate) fn run<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
 mod x86 {
     use super::{Isa, Kernel, Level};
 
-    struct Avx2;
+    pub(super) struct Avx2;
     impl Level for Avx2 {
         const ISA: Isa = Isa::Avx2;
         const FMA: bool = true;
     }
 
-    struct Avx512;
+    pub(super) struct Avx512;
     impl Level for Avx512 {
         const ISA: Isa = Isa::Avx512;
         const FMA: bool = true;

@@ -1,0 +1,374 @@
+//! Arithmetic on 32 numbers of 16 bits: one register of AVX-512, two of AVX2.
+//!
+//! Local search spends its time here, and what it asks for (a least number and its place, the upper half of a product)
+//! is what compilers make of plain loops least reliably. The portable form is the definition of each operation; the
+//! others must agree with it, and a test compares them.
+
+#![allow(unsafe_code)] // to call intrinsics
+
+use super::Portable;
+
+/// Numbers handled together.
+pub(crate) const WORDS: usize = 32;
+
+/// The operations of an instruction set. They are called only from kernels that run on it: see [`run`](super::run).
+pub(crate) trait Words {
+    /// [`WORDS`] numbers.
+    type V: Copy;
+
+    fn load(from: &[i16; WORDS]) -> Self::V;
+    fn store(v: Self::V, to: &mut [i16; WORDS]);
+    fn splat(value: i16) -> Self::V;
+    /// a + b, of sums that do not overflow.
+    fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// a + b, kept within 16 bits.
+    fn add_saturating(a: Self::V, b: Self::V) -> Self::V;
+    fn min(a: Self::V, b: Self::V) -> Self::V;
+    fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// ⌊a · b / 2¹⁶⌋.
+    fn multiply_high(a: Self::V, b: Self::V) -> Self::V;
+    /// ⌊a / 2ᵇ⌋, b < 16.
+    fn shift_right(a: Self::V, by: u32) -> Self::V;
+    /// Where `a < b` the number of `yes`, elsewhere that of `no`.
+    fn select_less(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// The least of `levels` (first), and of those that are equal to it the least of `keys`.
+    fn least(levels: Self::V, keys: Self::V) -> (i16, i16);
+}
+
+impl Words for Portable {
+    type V = [i16; WORDS];
+
+    #[inline(always)]
+    fn load(from: &[i16; WORDS]) -> Self::V {
+        *from
+    }
+
+    #[inline(always)]
+    fn store(v: Self::V, to: &mut [i16; WORDS]) {
+        *to = v;
+    }
+
+    #[inline(always)]
+    fn splat(value: i16) -> Self::V {
+        [value; WORDS]
+    }
+
+    #[inline(always)]
+    fn add(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = a[l].wrapping_add(b[l]);
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn add_saturating(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = a[l].saturating_add(b[l]);
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn min(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = a[l].min(b[l]);
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn max(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = a[l].max(b[l]);
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn multiply_high(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = ((i32::from(a[l]) * i32::from(b[l])) >> 16) as i16;
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn shift_right(mut a: Self::V, by: u32) -> Self::V {
+        for value in &mut a {
+            *value >>= by;
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn select_less(a: Self::V, b: Self::V, yes: Self::V, mut no: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            // A mask of bits: the compiler makes vectors of it, and branches of `if`.
+            let less = -i16::from(a[l] < b[l]);
+            no[l] ^= (no[l] ^ yes[l]) & less;
+        }
+        no
+    }
+
+    #[inline(always)]
+    fn least(levels: Self::V, keys: Self::V) -> (i16, i16) {
+        let (mut level, mut key) = (i16::MAX, i16::MAX);
+        for l in 0..WORDS {
+            level = level.min(levels[l]);
+        }
+        for l in 0..WORDS {
+            key = key.min(keys[l] | -i16::from(levels[l] != level) & i16::MAX);
+        }
+        (level, key)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::x86::{Avx2, Avx512};
+    use super::{WORDS, Words};
+    use std::arch::x86_64::*;
+
+    // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the kernel, and
+    // loads read whole arrays, at any alignment.
+    impl Words for Avx2 {
+        type V = [__m256i; 2];
+
+        #[inline(always)]
+        fn load(from: &[i16; WORDS]) -> Self::V {
+            let halves = from.as_ptr().cast::<__m256i>();
+            // SAFETY: as above.
+            unsafe { [_mm256_loadu_si256(halves), _mm256_loadu_si256(halves.add(1))] }
+        }
+
+        #[inline(always)]
+        fn store(v: Self::V, to: &mut [i16; WORDS]) {
+            let halves = to.as_mut_ptr().cast::<__m256i>();
+            // SAFETY: as above.
+            unsafe {
+                _mm256_storeu_si256(halves, v[0]);
+                _mm256_storeu_si256(halves.add(1), v[1]);
+            }
+        }
+
+        #[inline(always)]
+        fn splat(value: i16) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_set1_epi16(value); 2] }
+        }
+
+        #[inline(always)]
+        fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_add_epi16(a[0], b[0]), _mm256_add_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn add_saturating(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_adds_epi16(a[0], b[0]), _mm256_adds_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn min(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_min_epi16(a[0], b[0]), _mm256_min_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn max(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_max_epi16(a[0], b[0]), _mm256_max_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn multiply_high(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_mulhi_epi16(a[0], b[0]), _mm256_mulhi_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
+        fn shift_right(a: Self::V, by: u32) -> Self::V {
+            // SAFETY: as above.
+            unsafe {
+                let by = _mm_cvtsi32_si128(by as i32);
+                [_mm256_sra_epi16(a[0], by), _mm256_sra_epi16(a[1], by)]
+            }
+        }
+
+        #[inline(always)]
+        fn select_less(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe {
+                [
+                    _mm256_blendv_epi8(no[0], yes[0], _mm256_cmpgt_epi16(b[0], a[0])),
+                    _mm256_blendv_epi8(no[1], yes[1], _mm256_cmpgt_epi16(b[1], a[1])),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn least(levels: Self::V, keys: Self::V) -> (i16, i16) {
+            // SAFETY: as above.
+            unsafe {
+                let level = least_of(levels);
+                let all = _mm256_set1_epi16(level);
+                // Keys are not negative: with other lanes at all ones but the sign they are never the least.
+                let other = |levels, keys| {
+                    let equal = _mm256_cmpeq_epi16(levels, all);
+                    _mm256_blendv_epi8(_mm256_set1_epi16(i16::MAX), keys, equal)
+                };
+                (level, least_of([other(levels[0], keys[0]), other(levels[1], keys[1])]))
+            }
+        }
+    }
+
+    /// The least of 32 numbers.
+    ///
+    /// # Safety
+    /// The machine has AVX2.
+    #[inline(always)]
+    unsafe fn least_of(v: [__m256i; 2]) -> i16 {
+        // SAFETY: the caller's.
+        unsafe {
+            let v = _mm256_min_epi16(v[0], v[1]);
+            let v = _mm_min_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            // The instruction is for numbers without sign.
+            let sign = _mm_set1_epi16(i16::MIN);
+            (_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(v, sign))) as i16) ^ i16::MIN
+        }
+    }
+
+    impl Words for Avx512 {
+        type V = __m512i;
+
+        #[inline(always)]
+        fn load(from: &[i16; WORDS]) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn store(v: Self::V, to: &mut [i16; WORDS]) {
+            // SAFETY: as above.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), v) }
+        }
+
+        #[inline(always)]
+        fn splat(value: i16) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_set1_epi16(value) }
+        }
+
+        #[inline(always)]
+        fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_add_epi16(a, b) }
+        }
+
+        #[inline(always)]
+        fn add_saturating(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_adds_epi16(a, b) }
+        }
+
+        #[inline(always)]
+        fn min(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_min_epi16(a, b) }
+        }
+
+        #[inline(always)]
+        fn max(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_max_epi16(a, b) }
+        }
+
+        #[inline(always)]
+        fn multiply_high(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_mulhi_epi16(a, b) }
+        }
+
+        #[inline(always)]
+        fn shift_right(a: Self::V, by: u32) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_sra_epi16(a, _mm_cvtsi32_si128(by as i32)) }
+        }
+
+        #[inline(always)]
+        fn select_less(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_mask_mov_epi16(no, _mm512_cmplt_epi16_mask(a, b), yes) }
+        }
+
+        #[inline(always)]
+        fn least(levels: Self::V, keys: Self::V) -> (i16, i16) {
+            // SAFETY: as above.
+            unsafe {
+                let halves = |v| [_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64::<1>(v)];
+                let level = least_of(halves(levels));
+                let equal = _mm512_cmpeq_epi16_mask(levels, _mm512_set1_epi16(level));
+                let keys = _mm512_mask_mov_epi16(_mm512_set1_epi16(i16::MAX), equal, keys);
+                (level, least_of(halves(keys)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Isa, Kernel, Level, run};
+    use super::*;
+    use proptest::prelude::*;
+
+    type Numbers = [i16; WORDS];
+
+    /// Every operation on some numbers.
+    struct All<'a>(&'a [Numbers; 4], u32);
+
+    impl Kernel for All<'_> {
+        type Output = Vec<Vec<i16>>;
+        #[inline(always)]
+        fn run<L: Level>(self) -> Self::Output {
+            let [a, b, c, d] = self.0.map(|numbers| L::load(&numbers));
+            let halved = L::add(L::shift_right(a, 1), L::shift_right(b, 1));
+            let results = [
+                halved,
+                L::splat(self.0[0][0]),
+                L::add_saturating(a, b),
+                L::min(a, b),
+                L::max(a, b),
+                L::multiply_high(a, b),
+                L::shift_right(a, self.1),
+                L::select_less(a, b, c, d),
+            ];
+            let (level, key) = L::least(a, L::max(b, L::splat(0)));
+            let mut all = vec![vec![level, key]];
+            for result in results {
+                let mut numbers = [0; WORDS];
+                L::store(result, &mut numbers);
+                all.push(numbers.to_vec());
+            }
+            all
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_isa_computes_the_same(seed in any::<u64>(), by in 0..16u32, equal in any::<bool>()) {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let value = (state >> 40) as i16;
+                if equal { value % 3 } else { value }
+            };
+            let numbers: [Numbers; 4] = std::array::from_fn(|_| std::array::from_fn(|_| next()));
+            let want = run(Isa::Scalar, All(&numbers, by));
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                prop_assert_eq!(run(isa, All(&numbers, by)), want.clone(), "{}", isa.name());
+            }
+        }
+    }
+}
