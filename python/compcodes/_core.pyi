@@ -34,6 +34,7 @@ __all__ = [
     "random_vectors",
     "reseed",
     "residual_kmeans",
+    "part",
     "sample_rows",
     "save_model",
     "stretch",
@@ -222,6 +223,9 @@ def residual_kmeans(
     progress: _Progress = None,
     directions: _F32 | None = None,
 ) -> _F32: ...
+def part(
+    n: int, weights: _F64 | None, n_codewords: int, seed: int, iteration: int
+) -> tuple[_I64, _F64 | None] | None: ...
 def sample_rows(n: int, dim: int, n_codewords: int, seed: int) -> _I64: ...
 def save_model(path: str, codebooks: _F32, selection: str, parameters: str) -> None: ...
 def stretch(codebooks: _F32, directions: _F32, back: bool = False) -> _F32: ...

@@ -20,7 +20,7 @@ from compcodes.training.demand import demand
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
 
-__all__ = ["Codes", "Doubles", "Floats", "Local", "Report", "Shards", "Sums", "Worst"]
+__all__ = ["Codes", "Doubles", "Floats", "Local", "Part", "Report", "Shards", "Sums", "Worst"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -29,6 +29,15 @@ Codes: TypeAlias = Any
 Sums: TypeAlias = tuple[Doubles, Doubles]
 Worst: TypeAlias = tuple[Doubles, Floats, NDArray[np.uint8]]
 Report: TypeAlias = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some vectors, their codes, and which they are."""
+
+    shards: Shards
+    codes: Codes
+    rows: Any
 
 
 class Shards(Protocol):
@@ -52,6 +61,15 @@ class Shards(Protocol):
 
     def encode(self, coder: Pass, report: Report | None) -> Codes:
         """Choose codes."""
+
+    def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
+        """Return the better of the codes there are and new ones, row by row."""
+
+    def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+
+    def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
+        """Return the codes with those of a part in their places; `codes` are lost."""
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""
@@ -139,6 +157,25 @@ class Local:
     def encode(self, coder: Pass, report: Report | None) -> Codes:
         """Choose codes."""
         return coder.build(self.n_jobs).encode(self.X, self.n_jobs, report)
+
+    def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
+        """Return the better of the codes there are and new ones, row by row."""
+        new = self.encode(coder, report)
+        before, after = (self._errors(coder.objective, coder.codebooks, each) for each in (codes, new))
+        return np.where((after < before)[:, None], new, codes)
+
+    def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+        drawn = _core.part(len(self.X), self.weights, n_codewords, seed, iteration)
+        if drawn is None:
+            return None
+        rows, weights = drawn
+        return Part(replace(self, X=_taken(self.X, rows), weights=weights), codes[rows], rows)
+
+    def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
+        """Return the codes with those of a part in their places; `codes` are lost."""
+        codes[part.rows] = own
+        return codes
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""

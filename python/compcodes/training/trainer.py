@@ -136,10 +136,18 @@ class Trainer:
 
         codebooks = self.start(init) if isinstance(init, str) else init
         codes = self.encode(codebooks)
+        partial = False
         for iteration in range(self.anneal):
-            pull = self.pull(self.loss(codebooks, codes))
-            codebooks = self.reseeded(self.update(codebooks, codes, pull), codes)
-            codes, _ = self.improve(self.perturbed(codebooks, iteration, self.anneal), codes)
+            part = self.shards.part(codes, self.n_codewords, self.seed, iteration)
+            if part is None:
+                codebooks, codes = self.annealed(codebooks, codes, iteration)
+                continue
+            trainer = replace(self, shards=part.shards)
+            trainer._pass = self._pass
+            codebooks, own = trainer.annealed(codebooks, part.codes, iteration)
+            codes, partial, self._pass = self.shards.put(codes, part, own), True, trainer._pass
+        if partial:  # some codes are of codebooks long gone
+            codes = self.shards.renewed(self.coder(codebooks), codes, self.within())
         now = self.loss(codebooks, codes)
         record(now)
         for _ in range(self.max_iter):
@@ -161,6 +169,12 @@ class Trainer:
         if init == "random":
             return _core.random_vectors(sample, *sizes)
         return _core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions)
+
+    def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
+        """Return codebooks for `codes`, and codes for these with noise."""
+        pull = self.pull(self.loss(codebooks, codes))
+        codebooks = self.reseeded(self.update(codebooks, codes, pull), codes)
+        return codebooks, self.improve(self.perturbed(codebooks, iteration, self.anneal), codes)[0]
 
     def encode(self, codebooks: Floats) -> Codes:
         """Choose codes."""
@@ -276,7 +290,7 @@ class Trainer:
     def within(self) -> Report | None:
         """Progress of the next pass over the vectors as progress of the whole."""
         report, done_before = self.report, self._pass
-        passes = self.passes or self.anneal + self.max_iter + 1
+        passes = self.passes or self.anneal + self.max_iter + 2
         self._pass += 1
         if report is None:
             return None

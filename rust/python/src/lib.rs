@@ -28,7 +28,7 @@ mod core {
     #[pymodule_export]
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
-        lloyd, multiply, normal_equations, norms, pass_seed, perturbed, pull, random_vectors, reseed,
+        lloyd, multiply, normal_equations, norms, part, pass_seed, perturbed, pull, random_vectors, reseed,
         residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
 }

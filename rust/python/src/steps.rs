@@ -361,6 +361,29 @@ pub(crate) fn sample_rows(
     rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
 }
 
+/// Rows (r,) and weights (r,) of the part that an iteration with noise trains on; `None` if that is all.
+#[pyfunction]
+#[pyo3(signature = (n, weights, n_codewords, seed, iteration))]
+#[expect(clippy::type_complexity, reason = "a tuple in Python")]
+pub(crate) fn part<'py>(
+    py: Python<'py>,
+    n: usize,
+    weights: Option<Any<'_, 'py>>,
+    n_codewords: usize,
+    seed: u64,
+    iteration: usize,
+) -> PyResult<Option<(Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f64>>>)>> {
+    let weights = weights.map(|array| numbers(array, "sample_weight")).transpose()?;
+    let weights = weights.as_ref().map(|weights| weights.as_array().to_vec());
+    let drawn = py
+        .detach(|| compcodes::train::parts::drawn(n, weights.as_deref(), n_codewords, seed, iteration))
+        .map_err(to_python)?;
+    Ok(drawn.map(|(rows, weights)| {
+        let rows: Vec<i64> = rows.into_iter().map(|row| row as i64).collect();
+        (rows.into_pyarray(py), weights.map(|weights| weights.into_pyarray(py)))
+    }))
+}
+
 /// (codebooks, codes, history): the training loop of the Rust crate, which Python's is held to by a test.
 #[pyfunction]
 #[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", *, init=None, encoding=None, eta=1.0, directions=None, weight_power=0.0, anneal=None, max_iter=None, tol=None, ridge=None, shrinkage=None, seed=0, n_jobs=None, progress=None))]
@@ -404,7 +427,7 @@ pub(crate) fn train<'py>(
         objective: objective(eta, directions)?,
         weight_power,
         anneal: anneal.unwrap_or(default.anneal),
-        max_iter: max_iter.unwrap_or(default.max_iter),
+        max_iter: max_iter.or(default.max_iter),
         tolerance: tol.unwrap_or(default.tolerance),
         ridge: ridge.unwrap_or(default.ridge),
         shrinkage: shrinkage.unwrap_or(default.shrinkage),

@@ -21,12 +21,6 @@ pub(super) fn get(table: &[Levels], k: usize) -> i16 {
     table[k / LEVELS].0[k % LEVELS]
 }
 
-/// Makes `level` that of codeword `k` in `table`.
-#[inline(always)]
-pub(super) fn set(table: &mut [Levels], k: usize, level: i16) {
-    table[k / LEVELS].0[k % LEVELS] = level;
-}
-
 /// `to = (values − middle) · factor` in whole numbers; what is +∞, or no number, becomes the largest.
 #[inline(always)]
 pub(super) fn round(to: &mut [Levels], values: &[f32], middle: f32, factor: f32) {

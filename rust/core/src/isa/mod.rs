@@ -11,7 +11,7 @@ mod words;
 
 use crate::error::{Result, invalid};
 use std::sync::OnceLock;
-pub(crate) use words::{WORDS, Words};
+pub(crate) use words::Words;
 
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

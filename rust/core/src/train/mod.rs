@@ -9,6 +9,7 @@ pub mod init;
 pub mod kmeans;
 pub mod moments;
 mod parameters;
+pub mod parts;
 pub mod reseed;
 mod shards;
 pub mod weights;
@@ -58,24 +59,34 @@ pub fn train_on<S: Shards>(
     training: &Training,
     monitor: &dyn Monitor,
 ) -> Result<Trained<S::Codes>> {
-    let moments = shards.moments(None, monitor)?;
-    let variance = match &training.objective.directions {
-        None => moments.variance(),
-        directions => shards.moments(directions.as_ref(), monitor)?.variance(),
-    };
-    let passes = (training.annealed() + training.max_iter + 1) as u64;
-    let run = Run { shards, training, moments, variance, monitor, passes, pass: Cell::new(0) };
+    let passes = (training.annealed() + training.iterations() + 2) as u64;
+    let pass = Cell::new(0);
+    let run = Run::new(shards, training, monitor, passes, &pass)?;
     let (mut codebooks, mut codes) = run.start()?;
+    let mut partial = false;
     for iteration in 0..training.annealed() {
-        codebooks = run.update(&codebooks, &codes, run.objective(&codebooks, &codes)?)?;
-        let deviation = run.moments.deviation();
-        let deviation = deviation.as_slice().expect("contiguous");
-        let shared = training.selection.is_shared();
-        let noisy = perturbed(&codebooks, deviation, shared, training.seed, iteration, training.annealed())?;
-        (codes, _) = run.improve(&noisy, &codes)?;
+        match shards.part(&codes, training.n_codewords, training.seed, iteration)? {
+            None => (codebooks, codes) = run.annealed(&codebooks, &codes, iteration)?,
+            Some((part, own)) => {
+                let own = {
+                    let run = Run::new(&part, training, monitor, passes, &pass)?;
+                    let (better, own) = run.annealed(&codebooks, &own, iteration)?;
+                    codebooks = better;
+                    own
+                };
+                shards.put(&mut codes, &part, &own);
+                partial = true;
+            }
+        }
+    }
+    if partial {
+        // Some codes are of codebooks long gone.
+        codes = run.pass(&codebooks, |encoder, monitor| {
+            shards.renewed(encoder, &training.objective, &codebooks, codes, monitor)
+        })?;
     }
     let mut history = vec![run.objective(&codebooks, &codes)?];
-    for iteration in 0..training.max_iter {
+    for iteration in 0..training.iterations() {
         let before = history[iteration];
         let better = run.update(&codebooks, &codes, before)?;
         let (better_codes, now) = run.improve(&better, &codes)?;
@@ -100,10 +111,41 @@ struct Run<'a, S> {
     variance: f64,
     monitor: &'a dyn Monitor,
     passes: u64,
-    pass: Cell<u64>,
+    pass: &'a Cell<u64>,
 }
 
-impl<S: Shards> Run<'_, S> {
+impl<'a, S: Shards> Run<'a, S> {
+    fn new(
+        shards: &'a S,
+        training: &'a Training,
+        monitor: &'a dyn Monitor,
+        passes: u64,
+        pass: &'a Cell<u64>,
+    ) -> Result<Self> {
+        let moments = shards.moments(None, monitor)?;
+        let variance = match &training.objective.directions {
+            None => moments.variance(),
+            directions => shards.moments(directions.as_ref(), monitor)?.variance(),
+        };
+        Ok(Self { shards, training, moments, variance, monitor, passes, pass })
+    }
+
+    /// Codebooks for `codes`, and codes for these with noise.
+    fn annealed(
+        &self,
+        codebooks: &Codebooks,
+        codes: &S::Codes,
+        iteration: usize,
+    ) -> Result<(Codebooks, S::Codes)> {
+        let Training { selection, seed, .. } = self.training;
+        let better = self.update(codebooks, codes, self.objective(codebooks, codes)?)?;
+        let deviation = self.moments.deviation();
+        let deviation = deviation.as_slice().expect("contiguous");
+        let (shared, iterations) = (selection.is_shared(), self.training.annealed());
+        let noisy = perturbed(&better, deviation, shared, *seed, iteration, iterations)?;
+        Ok((better, self.improve(&noisy, codes)?.0))
+    }
+
     fn start(&self) -> Result<(Codebooks, S::Codes)> {
         let &Training { n_codebooks: m, n_codewords: k, selection, seed, .. } = self.training;
         let (n, d) = self.shards.shape();
@@ -265,7 +307,8 @@ mod tests {
     fn the_same_seed_gives_the_same_model_for_any_number_of_threads() {
         let x = pseudo(500, 5);
         for training in [Training::default(), Training::reconstruction()] {
-            let training = Training { n_codebooks: 2, n_codewords: 16, anneal: 2, max_iter: 3, ..training };
+            let training =
+                Training { n_codebooks: 2, n_codewords: 16, anneal: 2, max_iter: Some(3), ..training };
             let on = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| train(&x.view(), &training, &()).unwrap())
@@ -283,7 +326,7 @@ mod tests {
             n_codebooks: 2,
             n_codewords: 8,
             anneal: 3,
-            max_iter: 2,
+            max_iter: Some(2),
             tolerance: 0.0,
             ..Default::default()
         };

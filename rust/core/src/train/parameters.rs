@@ -34,8 +34,8 @@ pub struct Training {
     pub weight_power: f64,
     /// Iterations with noise, which belong to the start; for local search only.
     pub anneal: usize,
-    /// The most iterations after that.
-    pub max_iter: usize,
+    /// The most iterations after that; `None` for 8 after iterations with noise, and 25 without.
+    pub max_iter: Option<usize>,
     /// Training ends when an iteration lowers the objective by less than this share of it.
     pub tolerance: f64,
     /// λ of the proximal ridge, as a share of the mean use of a codeword.
@@ -62,6 +62,14 @@ impl Training {
     }
 }
 
+impl Training {
+    /// The most iterations after those with noise.
+    #[must_use]
+    pub fn iterations(&self) -> usize {
+        self.max_iter.unwrap_or(if self.annealed() > 0 { 8 } else { 25 })
+    }
+}
+
 impl Default for Training {
     fn default() -> Self {
         Self {
@@ -73,7 +81,7 @@ impl Default for Training {
             objective: Loss::inner_product(4.0).expect("at least 1").into(),
             weight_power: 2.0,
             anneal: 50,
-            max_iter: 25,
+            max_iter: None,
             tolerance: 1e-3,
             ridge: 1e-3,
             shrinkage: 4.0,
