@@ -86,10 +86,11 @@ class Index:
         # A copy: a later fit of the original changes nothing here.
         self._quantizer = adopted(quantizer, n_jobs)
         codebooks = self._quantizer.codebooks_
-        metric = metric or self._quantizer.metric_ or "ip"
+        if metric is None:
+            metric = cast(Metric, self._quantizer.metric_ or "ip")
         model = (codebooks, self._quantizer._selection, self._quantizer._parameters())
         self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
-        self.metric = str(metric)
+        self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
             warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
         self._scale, self._residuals = bool(scale), bool(residuals)
