@@ -1,0 +1,63 @@
+"""Files of every version of the format load, and mean what they meant."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+
+FOLDERS = sorted((Path(__file__).parent / "data").glob("v*"))
+EXPECTED = {folder: json.loads((folder / "expected.json").read_text()) for folder in FOLDERS}
+MODELS = [folder / name for folder, all in EXPECTED.items() for name in all["files"] if name.startswith("model")]
+INDEXES = [folder / name for folder, all in EXPECTED.items() for name in all["files"] if name.startswith("index")]
+
+
+def expected(path):
+    """What the file held when it was written, the vectors, and the queries."""
+    all = EXPECTED[path.parent]
+    return all["files"][path.name], np.array(all["X"], np.float32), np.array(all["Q"], np.float32)
+
+
+def name(path):
+    return f"{path.parent.name}/{path.name}"
+
+
+def test_there_are_files_of_each_kind():
+    assert [folder.name for folder in FOLDERS][:1] == ["v1"]
+    for folder in FOLDERS:
+        assert {path.name for path in folder.glob("*.cc")} == set(EXPECTED[folder]["files"])
+        assert len([path for path in MODELS if path.parent == folder]) >= 13
+        assert len([path for path in INDEXES if path.parent == folder]) >= 19
+
+
+@pytest.mark.parametrize("path", MODELS, ids=name)
+def test_a_model_encodes_as_it_did(path):
+    want, X, _ = expected(path)
+    quantizer = cc.Quantizer.load(path)
+    assert type(quantizer).__name__ == want["class"]
+    parameters = {name: repr(value) for name, value in quantizer.get_params().items()}
+    assert parameters | want["parameters"] == parameters
+    assert getattr(quantizer, "loss_", None) == want["loss"]
+    assert len(quantizer.history_) == want["iterations"]
+    if want["codebooks"] is not None:
+        assert quantizer.codebooks_.tobytes().hex() == want["codebooks"]
+    assert quantizer.encode(X).tobytes().hex() == want["codes"]
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("path", INDEXES, ids=name)
+def test_an_index_finds_what_it_did(path, mmap):
+    want, X, Q = expected(path)
+    index = cc.Index.load(path, mmap=mmap)
+    assert (index.metric, len(index)) == (want["metric"], len(want["ids"]))
+    assert index.codes.tobytes().hex() == want["codes"]
+    assert index.ids.tolist() == want["ids"]
+    scores, found = index.search(Q, 5)
+    # Cosines of the first version were right to one percent of themselves.
+    np.testing.assert_allclose(scores, np.array(want["scores"], np.float32), rtol=0.02)
+    exact = index.metric != "cosine"
+    assert not exact or found.tolist() == want["found"]
+    index.add(X[:3])
+    assert len(index) == len(want["ids"]) + 3
