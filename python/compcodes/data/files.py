@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,17 +68,56 @@ def load_ids(path: PathLike) -> NDArray[np.int64]:
 
 
 def save(path: PathLike, array: ArrayLike) -> None:
-    """Write an array as .npy; the file appears only when it is complete."""
+    """Write an array as .npy; the file appears only when it is complete.
+
+    It is written to ``.compcodes-….part`` in the same folder, a new file with random letters, and renamed. A link stays
+    a link, and who may read a file that is replaced stays as it was.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; the error names it.
+    """
     path = Path(path)
     if path.suffix.lower() != ".npy":
         raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    array = np.asarray(array)
+    target = Path(os.path.realpath(path))
     try:
-        with partial.open("wb") as file:
-            np.save(file, np.asarray(array), allow_pickle=False)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        partial = _new_file(target.parent)
+        try:
+            with partial.open("r+b") as file:
+                # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
+                np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                partial.chmod(stat.S_IMODE(target.stat().st_mode))
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+
+
+class _Writer:
+    """The one method of a file that writing an array takes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+
+
+def _new_file(folder: Path) -> Path:
+    """Create a file that nobody else has, with the permissions of any new file."""
+    while True:
+        path = folder / f".compcodes-{secrets.token_hex(6)}.part"
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return path
 
 
 def is_vector_file(path: PathLike) -> bool:
