@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
@@ -77,8 +76,7 @@ class Index:
         self._quantizer = copy.copy(quantizer)
         if n_jobs is not None:
             self._quantizer.n_jobs = n_jobs
-        model = (codebooks, quantizer._selection, quantizer._parameters())
-        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
+        self._core = _core.Index(quantizer._model(), metric, bool(scale), bool(exact_norms), bool(residuals))
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
@@ -305,8 +303,10 @@ class Index:
             As of the constructor.
         mmap : bool, default False
             Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
-            pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
-            replaced meanwhile, as `save` does it, but not written in place.
+            pages. The codes are verified when the index is changed or saved, and copied when it is changed. The file
+            may be replaced meanwhile, as `save` does it, but must not be written in place or made shorter: that
+            changes results, and can end the process (SIGBUS). Without `mmap` the file is read, and what is written to
+            it meanwhile is an error at worst.
 
         Raises
         ------
@@ -315,9 +315,14 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes.
         """
-        core = _core.Index.load(os.fsdecode(path), mmap)
+        name = os.fsdecode(path)
+        return cls._around(_core.Index.load(name, mmap), n_jobs, name)
+
+    @classmethod
+    def _around(cls, core: _core.Index, n_jobs: int | None, name: str) -> Index:
+        """Make an index of what the core has loaded from the file of that name."""
         metric, scale, exact_norms, residuals = core.settings()
-        quantizer = Quantizer._restore(*core.model())
+        quantizer = Quantizer._restore(core.model(), name)
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
         index._core = core
         return index
@@ -348,11 +353,7 @@ class Index:
         return cls(quantizer, taken.metric, n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "index.cc")
-            self.save(path)
-            with open(path, "rb") as file:
-                return _from_bytes, (file.read(), self.n_jobs)
+        return _from_bytes, (self._core.to_bytes(), self.n_jobs)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
@@ -361,11 +362,7 @@ class Index:
 
 def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "index.cc")
-        with open(path, "wb") as file:
-            file.write(content)
-        return Index.load(path, n_jobs)
+    return Index._around(_core.Index.from_bytes(content), n_jobs, "<bytes>")
 
 
 _LARGEST = 2**63 - 1

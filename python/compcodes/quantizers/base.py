@@ -186,7 +186,7 @@ class Quantizer(Estimator):
         OSError
             The file cannot be written.
         """
-        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
+        self._model().save(os.fsdecode(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -200,19 +200,25 @@ class Quantizer(Estimator):
             The file is damaged, of a later version, or not one of compcodes; or it holds a model of another class
             (``Quantizer.load`` reads any).
         """
-        model = Quantizer._restore(*_core.load_model(os.fsdecode(path)))
+        name = os.fsdecode(path)
+        model = Quantizer._restore(_core.Model.load(name), name)
         if not isinstance(model, cls):
-            raise ValueError(f"{os.fsdecode(path)}: holds a {type(model).__name__}, not a {cls.__name__}")
+            raise ValueError(f"{name}: holds a {type(model).__name__}, not a {cls.__name__}")
         return model
 
     @staticmethod
-    def _restore(codebooks: NDArray[np.float32], selection: str, parameters: str) -> Quantizer:
-        """Rebuild a model, of the class that made it, from what a file keeps."""
-        stored = json.loads(parameters)
+    def _restore(model: _core.Model, name: str) -> Quantizer:
+        """Rebuild a model, of the class that made it, from what the file of that name keeps."""
+        stored = json.loads(model.parameters)
         method = stored.get("method", "compositional")
-        if method not in Quantizer._kinds:
-            raise ValueError(f"the model is of the method {method!r}, which this release does not know")
-        return Quantizer._kinds[method]._restored(codebooks, selection, stored)
+        if not isinstance(method, str) or method not in Quantizer._kinds:
+            raise ValueError(f"{name}: the model is of the method {method!r}, which this release does not know")
+        try:
+            made = Quantizer._kinds[method]._restored(model.codebooks, model.selection, stored)
+            made._follow(model)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from None
+        return made
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
@@ -230,8 +236,19 @@ class Quantizer(Estimator):
             raise ValueError("the model's history is not a list of entries")
         return self
 
+    def _model(self) -> _core.Model:
+        """Return all that a file keeps."""
+        return _core.Model(self._fitted(), self._selection, parameters=self._parameters(), **self._recipe())
+
+    def _recipe(self) -> dict[str, Any]:
+        """How codes are chosen, as `_core.Model` takes it, so that every program encodes alike."""
+        return {}
+
+    def _follow(self, model: _core.Model) -> None:
+        """Choose codes as the model of a file does: where its parameters differ, the recipe is right."""
+
     def _parameters(self) -> str:
-        """All that a file keeps beside the codebooks, as JSON."""
+        """What only this package reads: parameters and history, as JSON."""
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
         return as_json(params | {"method": self.method, "history": self.history_})
 

@@ -117,6 +117,8 @@ class CompositionalCodes(Quantizer):
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
+    #: Seed and start of local search, which only the Rust crate sets.
+    _search: tuple[int, tuple[str, int] | None] = (0, None)
 
     def __init__(
         self,
@@ -313,6 +315,7 @@ class CompositionalCodes(Quantizer):
         self._set(trained.codebooks, self.selection)
         none = np.zeros((0, self.n_features_in_), np.float32)
         self._direct(none if trainer.directions is None else trainer.directions)
+        self._search = 0, None
         self.history_ = trained.history
         self.loss_ = losses.parameters(loss)
 
@@ -351,7 +354,7 @@ class CompositionalCodes(Quantizer):
         codebooks = np.array(codebooks, dtype=np.float32, order="C")
         if codebooks.ndim != 3:
             raise ValueError(f"codebooks has shape {codebooks.shape}: want (M, K, d)")
-        _core.Encoder(codebooks, selection, 1)
+        _core.Model(codebooks, selection)  # checks them
         return cls._restored(codebooks, selection, {})
 
     @classmethod
@@ -366,15 +369,27 @@ class CompositionalCodes(Quantizer):
             self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
         except (TypeError, ValueError) as error:
             raise ValueError(f"the model's {error}") from None
-        rows, d = stored.get("directions", []), codebooks.shape[2]
-        try:
-            with np.errstate(over="ignore"):
-                directions = np.array(rows, dtype=np.float32).reshape(len(rows), d)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"the model's directions are not rows of {d} numbers") from None
-        _core.Encoder(np.zeros((1, 1, d), np.float32), directions=directions)  # checks them
-        self._direct(directions)
+        self._direct(np.zeros((0, codebooks.shape[2]), np.float32))
         return self
+
+    def _follow(self, model: _core.Model) -> None:
+        if model.directions is not None:
+            self._direct(model.directions)
+        if encoders.as_encoder(self.encoder).steps() != model.encoding:
+            self.encoder = encoders.of(*model.encoding)
+        if (self.loss_.get("eta") or 1.0) != model.eta:
+            self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
+        self._search = model.seed, model.start
+
+    def _recipe(self) -> dict[str, Any]:
+        seed, start = self._search
+        return {
+            "eta": self.loss_.get("eta") or 1.0,
+            "encoding": encoders.as_encoder(self.encoder).steps(),
+            "seed": seed,
+            "start": start,
+            "directions": self.directions_,
+        }
 
     def _parameters(self) -> str:
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
@@ -382,8 +397,7 @@ class CompositionalCodes(Quantizer):
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
-        directions = [[float(str(value)) for value in row] for row in self.directions_]  # as few digits as it takes
-        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_, "directions": directions})
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def _check(self) -> None:
         for name, low, high in [
@@ -435,13 +449,13 @@ class CompositionalCodes(Quantizer):
     def _encoder(self) -> _core.Encoder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection)
+        made_for = (encoders.as_encoder(self.encoder), self.loss_.get("eta") or 1.0, self._selection, self._search)
         arrays = codebooks, self.directions_
         cached: tuple[Any, Any, _core.Encoder] | None = getattr(self, "_cache", None)
         if cached is None or any(a is not b for a, b in zip(cached[0], arrays, strict=True)) or cached[1] != made_for:
-            encoder, eta, selection = made_for
+            encoder, eta, selection, (seed, start) = made_for
             core = _core.Encoder(
-                codebooks, selection, eta, encoder.steps(), 0, self.n_jobs, directions=self.directions_
+                codebooks, selection, eta, encoder.steps(), seed, self.n_jobs, start, directions=self.directions_
             )
             cached = self._cache = (arrays, made_for, core)
         return cached[2]

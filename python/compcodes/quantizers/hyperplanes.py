@@ -100,6 +100,9 @@ class RandomHyperplaneHash(Quantizer):
             cached = self._cache = (codebooks, _core.SubspaceEncoder([SIGNS] * len(codebooks), rotation))
         return cached[1].encode(X, self.n_jobs, report)
 
+    def _recipe(self) -> dict[str, Any]:
+        return {"signs": True}
+
     def search(
         self,
         Q: ArrayLike,

@@ -11,7 +11,7 @@ from compcodes import _core
 from compcodes._arrays import check_jobs, check_range
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._training import Floats, Report, history, seeds, training_sample, within
-from compcodes.quantizers.base import Quantizer, as_json, as_seed
+from compcodes.quantizers.base import Quantizer, as_seed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,8 +123,11 @@ class ResidualQuantizer(Quantizer):
             cached = self._cache = (codebooks, self.beam, self._core_encoder(codebooks))
         return cached[2].encode(X, self.n_jobs, report)
 
-    def _parameters(self) -> str:
-        # "encoder" tells the Rust crate how to encode.
-        encoder = {"name": "beam", "width": self.beam}
-        params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
-        return as_json(params | {"method": self.method, "encoder": encoder, "history": self.history_})
+    def _recipe(self) -> dict[str, Any]:
+        return {"encoding": ("beam", self.beam)}
+
+    def _follow(self, model: _core.Model) -> None:
+        name, width = model.encoding
+        if name != "beam":
+            raise ValueError(f"the model's encoder is {name!r}: want 'beam'")
+        self.beam = width

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from compcodes._arrays import check_range
 
-__all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "parameters"]
+__all__ = ["Beam", "Encoder", "Greedy", "LocalSearch", "as_encoder", "of", "parameters"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ def as_encoder(encoder: Any) -> Encoder:
     if not isinstance(name, str) or name not in _NAMED:
         raise ValueError(f"encoder is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those")
     return _NAMED[name](**given)
+
+
+def of(name: str, effort: int) -> Encoder:
+    """Make the encoder of which `steps` says this."""
+    if name == "greedy":
+        return Greedy()
+    return Beam(effort) if name == "beam" else LocalSearch(effort)
 
 
 def parameters(encoder: Encoder) -> dict[str, Any]:

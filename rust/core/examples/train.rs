@@ -23,7 +23,7 @@ fn main() -> compcodes::Result<()> {
         trained.history.len() - 1
     );
 
-    let mut index = Index::new(Model::new(trained.codebooks, training.selection));
+    let mut index = Index::new(Model::trained(trained.codebooks, &training));
     index.add(&vectors.view(), None, &())?;
     let path = std::env::temp_dir().join("compcodes-example.cc");
     index.save(&path)?;

@@ -46,3 +46,8 @@ macro_rules! invalid {
     ($($arg:tt)*) => { $crate::error::Error::Invalid(format!($($arg)*)) };
 }
 pub(crate) use invalid;
+
+/// What is stored has another checksum than it was stored with.
+pub(crate) fn damaged(what: &str) -> Error {
+    invalid!("damaged: the checksum of {what} does not match")
+}

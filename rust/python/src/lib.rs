@@ -3,6 +3,7 @@
 mod arrays;
 mod errors;
 mod index;
+mod model;
 mod run;
 mod steps;
 
@@ -19,7 +20,9 @@ mod core {
     }
 
     #[pymodule_export]
-    use super::index::{Index, exact_search, load_model, save_model};
+    use super::index::{Index, exact_search};
+    #[pymodule_export]
+    use super::model::Model;
     #[pymodule_export]
     use super::steps::{
         Encoder, SubspaceEncoder, decode, descend, error_bounds, errors, hamming_search, isa, isas, lloyd,

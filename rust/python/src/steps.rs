@@ -4,6 +4,7 @@ use crate::arrays::{Rows, codebooks, codes, directions, numbers};
 use crate::errors::to_python;
 use crate::run::run;
 use compcodes::encode::{Encoding, Loss, Start};
+use compcodes::model::Subspaces;
 use compcodes::search::hamming;
 use compcodes::train::equations::{NormalEquations, Prior, Problem};
 use compcodes::train::{conjugate, equations, init, kmeans};
@@ -16,11 +17,11 @@ use pyo3::prelude::*;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-fn selection(name: &str) -> PyResult<Selection> {
+pub(crate) fn selection(name: &str) -> PyResult<Selection> {
     name.parse().map_err(to_python)
 }
 
-fn loss(eta: f64) -> PyResult<Loss> {
+pub(crate) fn loss(eta: f64) -> PyResult<Loss> {
     Loss::inner_product(eta).map_err(to_python)
 }
 
@@ -34,7 +35,12 @@ fn width(width: usize) -> PyResult<usize> {
     Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
 }
 
-fn encoding(name: &str, effort: usize, start: Option<(String, usize)>, seed: u64) -> PyResult<Encoding> {
+pub(crate) fn encoding(
+    name: &str,
+    effort: usize,
+    start: Option<(String, usize)>,
+    seed: u64,
+) -> PyResult<Encoding> {
     match name {
         "greedy" => Ok(Encoding::Greedy),
         "beam" => Ok(Encoding::Beam { width: width(effort)? }),
@@ -381,6 +387,21 @@ impl SubspaceEncoder {
         let words: Vec<_> = words.iter().map(|words| words.as_array().to_owned()).collect();
         let rotation = rotation.as_ref().map(|rotation| rotation.as_array());
         Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
+    }
+
+    /// Of codebooks in subspaces: the dimensions of each, and a basis (d, Σ d_m) f32 of all if they are not the
+    /// dimensions themselves. Encodes as a model of these does.
+    #[staticmethod]
+    #[pyo3(signature = (codebooks, sizes, basis=None))]
+    fn of(
+        codebooks: Any<'_, '_>,
+        sizes: Vec<usize>,
+        basis: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<Self> {
+        let codebooks = self::codebooks(codebooks, "codebooks")?;
+        let subspaces = Subspaces::new(sizes, basis.map(|basis| basis.as_array().to_owned()));
+        let encoder = subspaces.and_then(|subspaces| subspaces.encoder(&codebooks));
+        Ok(Self { encoder: encoder.map_err(to_python)? })
     }
 
     #[pyo3(signature = (x, n_jobs=None, progress=None))]

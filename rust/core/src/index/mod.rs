@@ -1,12 +1,12 @@
 //! Codes and ids, ready to be searched.
 
 mod certify;
+mod checked;
 mod column;
 mod ids;
 mod search;
 
-use crate::codebooks::MAX_CODEWORDS;
-use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
+use crate::codes::packed::{PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::error_bounds;
 use crate::error::{Error, Result, invalid};
@@ -112,27 +112,45 @@ impl Index {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
             return Err(invalid!("codes have {have} columns, want {want}"));
         }
-        if levels.is_some() != (n > 0 && index.has_column())
-            || biases.len() != if index.keeps_biases() { n } else { 0 }
-        {
+        // An index that was emptied may have kept its levels.
+        let fits = levels.is_some() == index.has_column() || n == 0 && levels.is_none();
+        if !fits || biases.len() != if index.keeps_biases() { n } else { 0 } {
             return Err(invalid!("levels or norms do not fit the settings"));
         }
-        let k = index.model.codebooks.n_codewords();
-        let (columns, m) = (packed.n_columns(), index.n_codes());
-        let lines = packed.view().as_bytes().chunks_exact(BLOCK).enumerate();
+        if let Some(levels) = &levels {
+            checked::levels(settings, levels)?;
+        }
+        checked::biases(settings, &biases)?;
         // Mapped codes are not gone through: any byte is safe to look up, beyond K it counts as codeword 0.
-        if k < MAX_CODEWORDS
-            && matches!(packed, Store::Owned(_))
-            && lines
-                .filter(|(line, _)| line % columns < m)
-                .any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k))
-        {
-            return Err(invalid!("codes name codewords beyond the {k} of the model"));
+        if let Store::Owned(codes) = &packed {
+            index.check_packed(codes.view())?;
+            if let Some(levels) = levels.as_ref().filter(|_| !biases.is_empty()) {
+                checked::bounds(codes.view(), levels, &biases)?;
+            }
         }
         let ids = index.ids.next(n, ids.as_deref())?;
         index.ids.extend(n, ids);
         (index.packed, index.biases, index.column) = (packed, biases, levels.map(|levels| Column { levels }));
         Ok(index)
+    }
+
+    /// Refuses packed codes that name codewords beyond K.
+    fn check_packed(&self, packed: PackedView<'_>) -> Result<()> {
+        checked::codewords(packed, self.n_codes(), self.model.codebooks.n_codewords())
+    }
+
+    /// Refuses mapped codes that name codewords beyond K, and returns the checksum that they must have; `None` for codes
+    /// that are not mapped.
+    pub(crate) fn check_store(&self) -> Result<Option<u32>> {
+        let Store::Mapped(mapped) = &self.packed else { return Ok(None) };
+        self.check_packed(self.packed.view())?;
+        Ok(Some(mapped.crc()))
+    }
+
+    /// Copies mapped codes, verified, before they are changed.
+    fn own(&mut self) -> Result<()> {
+        let (m, k) = (self.n_codes(), self.model.codebooks.n_codewords());
+        self.packed.own(|packed| checked::codewords(packed, m, k))
     }
 
     /// The model that decodes the codes.
@@ -236,6 +254,7 @@ impl Index {
         if n == 0 {
             return Ok(());
         }
+        self.own()?;
         if self.has_column() {
             let values = match side {
                 Some(side) => side.to_vec(),
@@ -265,6 +284,11 @@ impl Index {
         if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
             return Err(invalid!("the indexes have different models or settings"));
         }
+        let mut owned = None;
+        if matches!(other.packed, Store::Mapped(_)) {
+            owned.insert(other.clone()).own()?;
+        }
+        let other = owned.as_ref().unwrap_or(other);
         let side = match &other.column {
             _ if self.settings.residuals => Some(other.biases.clone()),
             Some(column) if self.settings.scale => {
@@ -296,6 +320,7 @@ impl Index {
         let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
         let removed = self.len() - positions.len();
         if removed > 0 {
+            self.own()?;
             self.packed = Store::Owned(PackedCodes::pack(self.packed.view().select(&positions).view())?);
             self.ids = self.ids.select(&positions);
             if self.keeps_biases() {
