@@ -128,8 +128,7 @@ impl Index {
                 checked::bounds(codes.view(), levels, &biases)?;
             }
         }
-        let ids = index.ids.next(n, ids.as_deref())?;
-        index.ids.extend(n, ids);
+        index.ids = Ids::loaded(n, ids)?;
         (index.packed, index.biases, index.column) = (packed, biases, levels.map(|levels| Column { levels }));
         Ok(index)
     }
