@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 import warnings
 from typing import TYPE_CHECKING, Literal, cast, overload
 
@@ -88,8 +87,7 @@ class Index:
         codebooks = self._quantizer.codebooks_
         if metric is None:
             metric = cast(Metric, self._quantizer.metric_ or "ip")
-        model = (codebooks, self._quantizer._selection, self._quantizer._parameters())
-        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
+        self._core = _core.Index(self._quantizer._model(), metric, bool(scale), bool(exact_norms), bool(residuals))
         self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
             warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
@@ -343,8 +341,10 @@ class Index:
             As of the constructor.
         mmap : bool, default False
             Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
-            pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
-            replaced meanwhile, as `save` does it, but not written in place.
+            pages. The codes are verified when the index is changed or saved, and copied when it is changed. The file
+            may be replaced meanwhile, as `save` does it, but must not be written in place or made shorter: that
+            changes results, and can end the process (SIGBUS). Without `mmap` the file is read, and what is written to
+            it meanwhile is an error at worst.
         quantizer : Quantizer or any object like one, optional
             What encodes vectors that are added, where it is none of this package's classes: files keep the codebooks
             of such a quantizer, not its `encode`. Without it the index has `CompositionalCodes.from_codebooks` of the
@@ -357,13 +357,18 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes; or `quantizer` has other codebooks.
         """
-        core = _core.Index.load(os.fsdecode(path), mmap)
+        name = os.fsdecode(path)
+        return cls._around(_core.Index.load(name, mmap), n_jobs, name, quantizer)
+
+    @classmethod
+    def _around(cls, core: _core.Index, n_jobs: int | None, name: str, quantizer: QuantizerLike | None) -> Self:
+        """Make an index of what the core has loaded from the file of that name."""
         metric, scale, exact_norms, residuals = core.settings()
         kept = core.model()
         if quantizer is None:
-            quantizer = Quantizer._restore(*kept)
-        elif not np.array_equal(adopted(quantizer).codebooks_, kept[0]):
-            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {os.fsdecode(path)}")
+            quantizer = Quantizer._restore(kept, name)
+        elif not np.array_equal(adopted(quantizer).codebooks_, kept.codebooks):
+            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {name}")
         index = cls(
             quantizer,
             cast(Metric, _Stored(metric)),
@@ -401,14 +406,10 @@ class Index:
         return cls(quantizer, cast(Metric, taken.metric), n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "index.cc")
-            self.save(path)
-            with open(path, "rb") as file:
-                content = file.read()
-        # A file keeps the quantizer's registered class; another one goes along.
+        # Bytes keep the quantizer's registered class; another one goes along.
         own = self._quantizer
-        return _from_bytes, (content, self.n_jobs, type(self), None if type(own) in Quantizer._kinds.values() else own)
+        other = None if type(own) in Quantizer._kinds.values() else own
+        return _from_bytes, (self._core.to_bytes(), self.n_jobs, type(self), other)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
@@ -444,11 +445,7 @@ def _from_bytes(
     content: bytes, n_jobs: int | None, kind: type[Index] = Index, quantizer: Quantizer | None = None
 ) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "index.cc")
-        with open(path, "wb") as file:
-            file.write(content)
-        return kind.load(path, n_jobs, quantizer=quantizer)
+    return kind._around(_core.Index.from_bytes(content), n_jobs, "<bytes>", quantizer)
 
 
 _LARGEST = 2**63 - 1

@@ -1,16 +1,17 @@
-//! Models, indexes and searches.
+//! Indexes and searches.
 
-use crate::arrays::{Rows, codebooks, codes, ids, queries};
+use crate::arrays::{Rows, codes, ids, queries};
 use crate::errors::to_python;
+use crate::model::Model;
 use crate::run::{here, pool, run, run_holding};
+use compcodes::Result;
 use compcodes::index::Settings;
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::search::exact;
-use compcodes::{Codebooks, Result};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -18,46 +19,12 @@ type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 /// Scores (nq, k) f32 and ids or positions (nq, k) i64.
 type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
-/// Codebooks (M, K, d) f32, selection, parameters as JSON.
-type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
 
 /// Codes and table entries below which a search takes less time than to wake up other threads for it.
 const BRIEF: usize = 16_000_000;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
     (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
-}
-
-/// `parameters` is a JSON object.
-fn model(codebooks: Codebooks, selection: &str, parameters: &str) -> PyResult<compcodes::Model> {
-    let parameters = serde_json::from_str(parameters)
-        .map_err(|e| PyValueError::new_err(format!("parameters are not a JSON object: {e}")))?;
-    Ok(compcodes::Model { codebooks, selection: selection.parse().map_err(to_python)?, parameters })
-}
-
-fn parts<'py>(py: Python<'py>, model: &compcodes::Model) -> Parts<'py> {
-    let parameters = serde_json::Value::Object(model.parameters.clone()).to_string();
-    (model.codebooks.view().to_owned().into_pyarray(py), model.selection.name(), parameters)
-}
-
-/// Writes a model to a file.
-#[pyfunction]
-pub(crate) fn save_model(
-    py: Python<'_>,
-    path: PathBuf,
-    codebooks: Any<'_, '_>,
-    selection: &str,
-    parameters: &str,
-) -> PyResult<()> {
-    let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
-    py.detach(|| model.save(path)).map_err(to_python)
-}
-
-/// (codebooks, selection, parameters) of the model in a file.
-#[pyfunction]
-pub(crate) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Parts<'_>> {
-    let model = py.detach(|| compcodes::Model::load(path)).map_err(to_python)?;
-    Ok(parts(py, &model))
 }
 
 /// Scores and rows of the exact largest inner products.
@@ -160,40 +127,50 @@ type Guard<'a> = RwLockReadGuard<'a, compcodes::Index>;
 impl Index {
     #[new]
     fn new(
-        codebooks: Any<'_, '_>,
-        selection: &str,
-        parameters: &str,
+        model: PyRef<'_, Model>,
         metric: &str,
         scale: bool,
         exact_norms: bool,
         residuals: bool,
     ) -> PyResult<Self> {
-        let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
         let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms, residuals };
-        let index = compcodes::Index::with(model, settings).map_err(to_python)?;
+        let index = compcodes::Index::with(model.model.clone(), settings).map_err(to_python)?;
         Ok(Self { index: RwLock::new(index) })
     }
 
     #[staticmethod]
     #[pyo3(signature = (path, mmap=false))]
     fn load(py: Python<'_>, path: PathBuf, mmap: bool) -> PyResult<Self> {
-        let load = || if mmap { compcodes::Index::map(path) } else { compcodes::Index::load(path) };
-        let index = py.detach(load).map_err(to_python)?;
+        let load = |monitor: &dyn Monitor| match mmap {
+            true => compcodes::Index::map(path),
+            false => compcodes::Index::load_heeding(path, monitor),
+        };
+        Ok(Self { index: RwLock::new(run(py, None, None, load)?) })
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, content: &[u8]) -> PyResult<Self> {
+        let index = run(py, None, None, |monitor| compcodes::Index::from_bytes(content, monitor))?;
         Ok(Self { index: RwLock::new(index) })
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.look(py, |index| index.save(path))?.map_err(to_python)
+        let save = |index: &Guard<'_>, monitor: &dyn Monitor| index.save_heeding(path, monitor);
+        run_holding(py, None, None, || self.read(), save)
+    }
+
+    /// What `save` writes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = |index: &Guard<'_>, monitor: &dyn Monitor| index.to_bytes(monitor);
+        Ok(PyBytes::new(py, &run_holding(py, None, None, || self.read(), bytes)?))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.look(py, compcodes::Index::len)
     }
 
-    /// (codebooks, selection, parameters).
-    fn model<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        let model = self.look(py, |index| index.model().clone())?;
-        Ok(parts(py, &model))
+    fn model(&self, py: Python<'_>) -> PyResult<Model> {
+        Ok(Model { model: self.look(py, |index| index.model().clone())? })
     }
 
     /// (metric, scale, exact_norms, residuals).

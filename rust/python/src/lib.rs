@@ -4,6 +4,7 @@ mod arrays;
 mod encoders;
 mod errors;
 mod index;
+mod model;
 mod run;
 mod steps;
 
@@ -24,7 +25,9 @@ mod core {
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::index::{Index, exact_search, load_model, save_model};
+    use super::index::{Index, exact_search};
+    #[pymodule_export]
+    use super::model::Model;
     #[pymodule_export]
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,

@@ -70,6 +70,22 @@ impl PackedCodes {
         Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, n_columns: view.n_columns })
     }
 
+    /// `len` vectors of `n_columns` codes, whose bytes `fill` writes as [`PackedView::as_bytes`] has them.
+    ///
+    /// # Errors
+    /// The shape is not one of packed codes, there is no memory for them, or `fill` fails.
+    pub(crate) fn filled(
+        len: usize,
+        n_columns: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        check_shape(len, n_columns)?;
+        let mut lines = Lines::default();
+        lines.grow(len.div_ceil(BLOCK) * n_columns)?;
+        fill(lines.as_flattened_mut())?;
+        Ok(Self { lines, len, n_columns })
+    }
+
     /// Number of vectors.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,6 +1,7 @@
 //! The numbers that name vectors: their positions, until others are given.
 
 use crate::error::{Result, invalid};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// An id for each position; different ones, at least 0.
@@ -24,6 +25,13 @@ impl Ids {
             Ids::Positions(_) => position as i64,
             Ids::Given(ids) => ids[position],
         }
+    }
+
+    /// Those of `n` vectors in a file.
+    pub(super) fn loaded(n: usize, ids: Option<Vec<i64>>) -> Result<Self> {
+        let Some(ids) = ids else { return Ok(Ids::Positions(n)) };
+        Ids::Positions(0).check(&ids, n)?;
+        Ok(Ids::Given(ids))
     }
 
     /// The ids of `n` more: those given, or the numbers that follow the largest; `None` if these are positions.
@@ -57,8 +65,11 @@ impl Ids {
         if let Some(row) = ids.iter().position(|&id| id < 0) {
             return Err(invalid!("ids[{row}] is {}: want at least 0 (−1 marks a missing result)", ids[row]));
         }
-        let mut sorted = ids.to_vec();
-        sorted.sort_unstable();
+        // Ids mostly come in order, and then need no copy.
+        let mut sorted = Cow::Borrowed(ids);
+        if !ids.is_sorted_by(|a, b| a < b) {
+            sorted.to_mut().sort_unstable();
+        }
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(invalid!("ids holds {} twice", pair[0]));
         }

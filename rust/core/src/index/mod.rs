@@ -1,6 +1,7 @@
 //! Codes and ids, ready to be searched.
 
 mod certify;
+mod checked;
 mod column;
 mod frame;
 mod ids;
@@ -8,10 +9,9 @@ mod measure;
 mod search;
 mod side;
 
-use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
-use crate::encode::{Encoder, error_bounds};
+use crate::encode::{Encode, error_bounds};
 use crate::error::{Error, Result, invalid};
 use crate::model::Model;
 use crate::monitor::Monitor;
@@ -81,7 +81,7 @@ pub struct Index {
     largest: f32,
     ids: Ids,
     /// Made when it is first asked for, at the cost of the codewords' products; the copies of an index share it.
-    encoder: OnceLock<Arc<Encoder>>,
+    encoder: OnceLock<Arc<dyn Encode>>,
 }
 
 /// What files keep of an index beside its model and settings.
@@ -135,6 +135,10 @@ impl Index {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
             return Err(invalid!("codes have {have} columns, want {want}"));
         }
+        if let Some(levels) = &levels {
+            checked::levels(index.side, levels)?;
+        }
+        runs.iter().try_for_each(|(_, edges)| checked::edges(index.side, edges))?;
         let column = match (index.side, levels) {
             // Earlier versions kept the levels of an index without vectors, or not.
             _ if n == 0 => None,
@@ -162,23 +166,37 @@ impl Index {
         if numbers.len() != if index.side.keeps_numbers() { n } else { 0 } {
             return Err(invalid!("levels or norms do not fit the settings"));
         }
-        let k = index.model.codebooks.n_codewords();
-        let (columns, m) = (packed.n_columns(), index.n_codes());
-        let lines = packed.view().as_bytes().chunks_exact(BLOCK).enumerate();
+        checked::numbers(index.side, &numbers)?;
         // Mapped codes are not gone through: any byte is safe to look up, beyond K it counts as codeword 0.
-        if k < MAX_CODEWORDS
-            && matches!(packed, Store::Owned(_))
-            && lines
-                .filter(|(line, _)| line % columns < m)
-                .any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k))
-        {
-            return Err(invalid!("codes name codewords beyond the {k} of the model"));
+        if let Store::Owned(codes) = &packed {
+            index.check_packed(codes.view())?;
+            if !numbers.is_empty() {
+                checked::intervals(codes.view(), runs, &numbers)?;
+            }
         }
-        let ids = index.ids.next(n, ids.as_deref())?;
-        index.ids.extend(n, ids);
+        index.ids = Ids::loaded(n, ids)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
         (index.packed, index.numbers, index.column) = (packed, numbers, column);
         Ok(index)
+    }
+
+    /// Refuses packed codes that name codewords beyond K.
+    fn check_packed(&self, packed: PackedView<'_>) -> Result<()> {
+        checked::codewords(packed, self.n_codes(), self.model.codebooks.n_codewords())
+    }
+
+    /// Refuses mapped codes that name codewords beyond K, and returns the checksum that they must have; `None` for codes
+    /// that are not mapped.
+    pub(crate) fn check_store(&self) -> Result<Option<u32>> {
+        let Store::Mapped(mapped) = &self.packed else { return Ok(None) };
+        self.check_packed(self.packed.view())?;
+        Ok(Some(mapped.crc()))
+    }
+
+    /// Copies mapped codes, verified, before they are changed.
+    fn own(&mut self) -> Result<()> {
+        let (m, k) = (self.n_codes(), self.model.codebooks.n_codewords());
+        self.packed.own(|packed| checked::codewords(packed, m, k))
     }
 
     /// The model that decodes the codes.
@@ -239,12 +257,12 @@ impl Index {
         self.is_centred
     }
 
-    fn encoder(&self) -> Result<&Encoder> {
+    fn encoder(&self) -> Result<&dyn Encode> {
         if let Some(encoder) = self.encoder.get() {
-            return Ok(encoder);
+            return Ok(&**encoder);
         }
-        let encoder = Arc::new(self.model.encoder()?);
-        Ok(self.encoder.get_or_init(|| encoder))
+        let encoder = Arc::from(self.model.encoder()?);
+        Ok(&**self.encoder.get_or_init(|| encoder))
     }
 
     /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
@@ -282,6 +300,7 @@ impl Index {
         if n == 0 {
             return Ok(());
         }
+        self.own()?;
         if self.side == Side::None {
             self.packed.to_mut()?.extend(codes)?;
         } else {
@@ -320,6 +339,11 @@ impl Index {
         if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
             return Err(invalid!("the indexes have different models or settings"));
         }
+        let mut owned = None;
+        if matches!(other.packed, Store::Mapped(_)) {
+            owned.insert(other.clone()).own()?;
+        }
+        let other = owned.as_ref().unwrap_or(other);
         let side = match (self.side, other.column().and_then(Column::as_levels)) {
             (Side::ResidualNorm, _) => Some(other.numbers.clone()),
             (Side::Scale, Some(levels)) => {
@@ -344,6 +368,7 @@ impl Index {
         let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
         let removed = self.len() - positions.len();
         if removed > 0 {
+            self.own()?;
             self.keep(&positions)?;
             self.ids = self.ids.select(&positions);
         }

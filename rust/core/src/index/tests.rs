@@ -142,7 +142,7 @@ fn its_encoder_is_made_once() {
     let mut index = Index::new(model());
     let x = Array2::from_shape_fn((100, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f32 - 4.9);
     index.add(&x.view(), None, &()).unwrap();
-    let first: *const Encoder = index.encoder().unwrap();
+    let first: *const dyn Encode = index.encoder().unwrap();
     let mut copy = index.clone();
     copy.add(&x.view(), None, &()).unwrap();
     assert!(std::ptr::eq(first, copy.encoder().unwrap()));
