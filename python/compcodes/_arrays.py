@@ -68,17 +68,17 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     return array.astype(np.uint8)
 
 
-def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
+def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers("ids", ids))
+    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers(name, ids))
     if array.shape != (n,):
-        raise ValueError(f"ids have shape {array.shape}: want ({n},), one for each vector")
+        raise ValueError(f"{name} have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"ids have dtype {array.dtype}: want int64")
+        raise TypeError(f"{name} have dtype {array.dtype}: want int64")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"ids hold {array.max()}, which is beyond int64")
+        raise ValueError(f"{name} hold {array.max()}, which is beyond int64")
     return array.astype(np.int64)
 
 

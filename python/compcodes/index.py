@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs, check_rows
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.base import Quantizer
 from compcodes.quantizers.compositional import CompositionalCodes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 __all__ = ["Index"]
@@ -90,8 +92,8 @@ class Index:
         X : (n, d) array of any real type
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int, optional
-            At least 0, and not in the index yet. By default the numbers after the largest id so far: for the
-            first vectors 0, 1, 2, …
+            At least 0, and not in the index yet. By default the numbers after the largest id that there ever was: for
+            the first vectors 0, 1, 2, …, and never that of a vector that was removed.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -113,7 +115,7 @@ class Index:
             side = self._core.scales(X, codes, self.n_jobs)
         elif self._residuals:
             side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.add_codes(codes, ids, side)
+        self._core.add_codes(codes, ids, side, self.n_jobs)
         return self
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
@@ -122,11 +124,58 @@ class Index:
         With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
-        self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)))
+        self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)), None, self.n_jobs)
+        return self
+
+    def update(self, X: ArrayLike, ids: ArrayLike, *, progress: ProgressLike = None) -> Self:
+        """Put other vectors in the place of those with these ids, which keep their ids and places.
+
+        Searches that go on meanwhile see all of it or nothing.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time, and not kept.
+        ids : (n,) int
+            Ids that the index holds, each once.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        Index
+            Itself. After an error or Ctrl-C nothing is changed.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit, NaN or infinity in `X` (with the row), an id twice, or one that the index has not.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> index = cc.Index(cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)).add(X)
+        >>> X[[3, 5]] = X[[8, 9]]
+        >>> bool((index.update(X[[3, 5]], ids=[3, 5]).codes[[3, 5]] == index.codes[[8, 9]]).all())
+        True
+        """
+        X = as_vectors(X, "X", self._shape[2])
+        ids = as_ids(ids, len(X))
+        codes = self._quantizer.encode(X, progress=progress)
+        side = None
+        if self._scale:
+            side = self._core.scales(X, codes, self.n_jobs)
+        elif self._residuals:
+            side = self._core.residuals(X, codes, self.n_jobs)
+        self._core.update_codes(codes, ids, side, self.n_jobs)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids; the others keep their order and ids.
+
+        Where vectors are added after a removal, `search` takes the rows of `rerank` by their ids only. To exchange
+        vectors, see `update`.
 
         Returns
         -------
@@ -136,9 +185,14 @@ class Index:
         Raises
         ------
         ValueError
-            The index has no such id. Nothing is removed then.
+            The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        return self._core.remove(as_ids(ids, np.size(ids)))
+        return self._core.remove(as_ids(ids, np.size(ids)), self.n_jobs)
+
+    def reset(self) -> Self:
+        """Remove all vectors. Their ids are not given to others by default."""
+        self._core.clear()
+        return self
 
     def merge(self, other: Index) -> Self:
         """Add all vectors of another index with the same codebooks, metric and settings.
@@ -148,11 +202,11 @@ class Index:
         Raises
         ------
         ValueError
-            The indexes do not fit, or an id is in both. Nothing is added then.
+            The indexes do not fit, or an id is in both. Nothing is added then, nor after Ctrl-C.
         """
         if not isinstance(other, Index):
             raise TypeError(f"other is {type(other)}: want an Index")
-        self._core.merge(other._core)
+        self._core.merge(other._core, self.n_jobs)
         return self
 
     @overload
@@ -162,7 +216,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[False] = False,
         progress: ProgressLike = None,
@@ -175,7 +230,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[True],
         progress: ProgressLike = None,
@@ -187,7 +243,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: bool = False,
         progress: ProgressLike = None,
@@ -204,9 +261,14 @@ class Index:
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, or range, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
-        rerank : (len(index), d) array of any real type, optional
+        rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
-            are read. Scores are then exact.
+            are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is
+            given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d): from a database, say.
+        rerank_ids : (m,) int, optional
+            The id of each row of `rerank`, each once; ids that are not in the index are of no account. Needed where
+            vectors were added after others were removed, since rows might then be taken for those of other vectors.
+            Ascending ids are looked up without sorting them first.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         certify : bool, default False
@@ -230,7 +292,8 @@ class Index:
         ------
         ValueError
             Shapes that do not fit, NaN or infinity in `Q`, or k below 1; `certify` without `rerank`, or for an index
-            without residuals.
+            without residuals; `rerank` without `rerank_ids` where they are needed; the id of a candidate is not among
+            `rerank_ids`, or one is there twice.
         """
         queries = as_queries(Q, self._shape[2])
         k = as_count("k", k)
@@ -240,15 +303,27 @@ class Index:
             raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
         if certify and rerank is None:
             raise ValueError("certify goes with rerank: give the vectors to compare with")
-        vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ValueError(f"n_candidates is {n_candidates}: want at least k, {k}")
+        if rerank_ids is not None and (rerank is None or callable(rerank)):
+            raise ValueError("rerank_ids goes with rerank: give an array that has these ids' vectors as rows")
         allowed = None if filter is None else _as_filter(filter)
-        if certify and vectors is not None:
-            report = staged(progress, "search")
+        report = staged(progress, "search")
+        if rerank is None:
+            return self._core.search(queries, k, None, n_candidates, allowed, self.n_jobs, report)
+        if callable(rerank) or rerank_ids is not None:
+            rows = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
+            row_ids = None if rerank_ids is None or rows is None else as_ids(rerank_ids, len(rows), "rerank_ids")
+            candidates = self._core.candidates(queries, n_candidates, certify, allowed, self.n_jobs, report)
+            if callable(rerank):
+                rows = _fetched(rerank, candidates.ids(), self._shape[2])
+            scores, ids, certified = candidates.rerank(queries, k, rows, row_ids, self.n_jobs, report)
+            return (scores, ids, certified) if certify else (scores, ids)
+        vectors = as_vectors(rerank, "rerank", self._shape[2])
+        if certify:
             return self._core.search_certified(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
-        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, staged(progress, "search"))
+        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -258,11 +333,17 @@ class Index:
         ValueError
             The index has no such id.
         """
-        return self._core.reconstruct(as_ids(ids, np.size(ids)))
+        return self._core.reconstruct(as_ids(ids, np.size(ids)), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""
         return len(self._core)
+
+    def __contains__(self, id: object) -> bool:
+        """Tell whether there is a vector with this id."""
+        if not isinstance(id, (int, np.integer)):
+            return False
+        return 0 <= id <= _LARGEST and self._core.contains(int(id))
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -276,8 +357,8 @@ class Index:
 
     @property
     def quantizer(self) -> Quantizer:
-        """The model."""
-        return self._quantizer
+        """A copy of the model: a change of it, such as another `fit`, does not change the index."""
+        return copy.copy(self._quantizer)
 
     @property
     def bytes_per_vector(self) -> int:
@@ -290,9 +371,9 @@ class Index:
         Raises
         ------
         OSError
-            The file cannot be written.
+            The file cannot be written. What was there stays then, as it does after Ctrl-C.
         """
-        self._core.save(os.fsdecode(path))
+        self._core.save(os.fsdecode(path), self.n_jobs)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, mmap: bool = False) -> Index:
@@ -315,7 +396,7 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes.
         """
-        core = _core.Index.load(os.fsdecode(path), mmap)
+        core = _core.Index.load(os.fsdecode(path), mmap, n_jobs)
         metric, scale, exact_norms, residuals = core.settings()
         quantizer = Quantizer._restore(*core.model())
         index = cls(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
@@ -369,14 +450,12 @@ def _from_bytes(content: bytes, n_jobs: int | None) -> Index:
 
 
 _LARGEST = 2**63 - 1
-"""The largest id there can be; no vector of a range has it, or a larger one."""
+"""The largest id that there can be."""
 
 
-def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_] | NDArray[np.int64]:
+def _as_filter(filter: ArrayLike | range) -> tuple[int, int, int] | NDArray[np.bool_] | NDArray[np.int64]:
     if isinstance(filter, range):
-        if filter.step == 1:
-            return min(max(filter.start, 0), _LARGEST), min(max(filter.stop, 0), _LARGEST)
-        filter = np.array(filter, dtype=np.int64)
+        return _clipped(filter)
     array = np.asarray(filter)
     if array.ndim != 1:
         raise ValueError(f"filter has shape {array.shape}: want one dimension")
@@ -384,4 +463,25 @@ def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_]
         return array
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"filter has dtype {array.dtype}: want a bool mask, integer ids or a range")
-    return np.unique(array.astype(np.int64))
+    return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
+
+
+def _clipped(ids: range) -> tuple[int, int, int]:
+    """First, last and step of those of a range that can be ids, ascending; the last is below the first for none."""
+    ids = ids if ids.step > 0 else ids[::-1]
+    if not ids:
+        return 1, 0, 1
+    first = ids[0] if ids[0] >= 0 else ids[0] % ids.step
+    last = min(ids[-1], _LARGEST)
+    if first > last:
+        return 1, 0, 1
+    return first, last, min(ids.step, _LARGEST + 1)
+
+
+def _fetched(rerank: Callable[[NDArray[np.int64]], ArrayLike], ids: NDArray[np.int64], dim: int) -> NDArray[Any]:
+    """Ask a callable for the vectors of candidates."""
+    rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
+    if len(rows) != len(ids):
+        raise ValueError(f"rerank returned {len(rows)} rows for {len(ids)} ids: want one for each, in their order")
+    check_rows("what rerank returned:", rows)
+    return rows

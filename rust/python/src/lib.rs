@@ -4,6 +4,7 @@ mod arrays;
 mod errors;
 mod index;
 mod run;
+mod shared;
 mod steps;
 
 use pyo3::prelude::*;
@@ -15,11 +16,12 @@ mod core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::shared::register(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 
     #[pymodule_export]
-    use super::index::{Index, exact_search, load_model, save_model};
+    use super::index::{Candidates, Index, exact_search, load_model, save_model};
     #[pymodule_export]
     use super::steps::{
         Encoder, SubspaceEncoder, decode, descend, error_bounds, errors, hamming_search, isa, isas, lloyd,

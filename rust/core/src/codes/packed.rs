@@ -135,6 +135,18 @@ impl PackedCodes {
         self.write(position, codes.iter().copied());
     }
 
+    /// Overwrites the codes of the vectors at `positions` by the rows of `codes` (positions, M).
+    ///
+    /// # Panics
+    /// A position is not below [`len`](Self::len), or `codes` are not M for each.
+    pub(crate) fn replace(&mut self, positions: &[usize], codes: ArrayView2<'_, u8>) {
+        assert_eq!(codes.dim(), (positions.len(), self.n_columns), "codes for the positions");
+        for (&position, codes) in positions.iter().zip(codes.outer_iter()) {
+            assert!(position < self.len, "position {position} of {}", self.len);
+            self.write(position, codes.iter().copied());
+        }
+    }
+
     /// Removes the vector at `position`; the last one takes its place.
     ///
     /// # Panics

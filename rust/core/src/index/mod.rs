@@ -1,7 +1,10 @@
 //! Codes and ids, ready to be searched.
 
+mod candidates;
 mod certify;
+mod change;
 mod column;
+mod filter;
 mod ids;
 mod search;
 
@@ -9,15 +12,19 @@ use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::error_bounds;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, invalid};
 use crate::model::Model;
-use crate::monitor::Monitor;
+use crate::monitor::{Counter, Monitor};
 use crate::scan::Levels;
 use crate::scan::tables::TableBuilder;
 use crate::vectors::Vectors;
 use crate::vectors::metric::{Metric, squared_norm};
+pub use candidates::{Candidates, rows_of};
+pub use change::Change;
+use change::State;
 use column::Column;
 use ids::Ids;
+pub(crate) use ids::Order;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
 
@@ -67,6 +74,7 @@ pub struct Index {
     /// −½‖x̄‖² or ‖x − x̄‖ of each vector, where the settings ask for one of them.
     biases: Vec<f32>,
     ids: Ids,
+    state: State,
 }
 
 /// What files keep of an index beside its model and settings.
@@ -75,6 +83,9 @@ pub(crate) struct Parts {
     pub(crate) levels: Option<Box<Levels>>,
     pub(crate) biases: Vec<f32>,
     pub(crate) ids: Option<Vec<i64>>,
+    /// What older files lack.
+    pub(crate) next_id: Option<u64>,
+    pub(crate) order: Option<Order>,
 }
 
 impl Index {
@@ -101,12 +112,13 @@ impl Index {
         let has_column = settings.scale || settings.residuals || settings.metric != Metric::InnerProduct;
         let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + usize::from(has_column))?);
         let tables = TableBuilder::new(&model.codebooks);
-        Ok(Self { tables, packed, column: None, biases: Vec::new(), ids: Ids::Positions(0), settings, model })
+        let (biases, ids, state) = (Vec::new(), Ids::new(), State::new());
+        Ok(Self { tables, packed, column: None, biases, ids, state, settings, model })
     }
 
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
         let mut index = Self::with(model, settings)?;
-        let Parts { packed, levels, biases, ids } = parts;
+        let Parts { packed, levels, biases, ids, next_id, order } = parts;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
@@ -129,8 +141,7 @@ impl Index {
         {
             return Err(invalid!("codes name codewords beyond the {k} of the model"));
         }
-        let ids = index.ids.next(n, ids.as_deref())?;
-        index.ids.extend(n, ids);
+        index.ids = Ids::restored(n, ids, next_id, order)?;
         (index.packed, index.biases, index.column) = (packed, biases, levels.map(|levels| Column { levels }));
         Ok(index)
     }
@@ -189,136 +200,30 @@ impl Index {
         &self.biases
     }
 
-    /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
-    ///
-    /// # Errors
-    /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
-    pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
-        let codes = self.model.encoder()?.encode(x, monitor)?;
-        let side = match self.settings {
-            Settings { scale: true, .. } => Some(self.model.scales(x, codes.view())?),
-            Settings { residuals: true, .. } => Some(self.model.residuals(x, codes.view())?),
-            _ => None,
-        };
-        self.add_codes(codes.view(), ids, side.as_deref())
+    /// The id that the next vector gets where none is given: above every id that the index ever held, also of vectors that
+    /// were removed.
+    #[must_use]
+    pub fn next_id(&self) -> u64 {
+        self.ids.next()
     }
 
-    /// Adds codes (n, M). Without `ids` they get the numbers that follow the largest id so far: positions, if no ids
-    /// were ever given. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
-    /// [`residuals`](Model::residuals).
-    ///
-    /// # Errors
-    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
-    /// numbers, that the settings do not ask for, or without the residuals that they do. Nothing is added then.
-    pub fn add_codes(
-        &mut self,
-        codes: ArrayView2<'_, u8>,
-        ids: Option<&[i64]>,
-        side: Option<&[f32]>,
-    ) -> Result<()> {
-        self.model.codebooks.check_codes(codes)?;
-        let n = codes.nrows();
-        let Settings { scale, residuals, .. } = self.settings;
-        if let Some(side) = side {
-            if !(scale || residuals) {
-                return Err(invalid!("scales are given, but the index keeps none"));
-            }
-            if side.len() != n || side.iter().any(|value| !value.is_finite()) {
-                let name = if scale { "scales" } else { "residuals" };
-                return Err(invalid!("{name} have {} entries: want {n} finite numbers", side.len()));
-            }
-        } else if residuals {
-            return Err(invalid!(
-                "the index keeps residuals, which codes alone do not tell: add the vectors"
-            ));
-        }
-        let ids = self.ids.next(n, ids)?;
-        if n == 0 {
-            return Ok(());
-        }
-        if self.has_column() {
-            let values = match side {
-                Some(side) => side.to_vec(),
-                None if scale => vec![1.0; n],
-                None => self.values(codes),
-            };
-            let bytes = self.levelled(&values)?;
-            let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
-            self.packed
-                .to_mut()?
-                .extend(concatenate(Axis(1), &[codes, bytes]).expect("equal rows").view())?;
-            if self.keeps_biases() {
-                self.biases.extend(values);
-            }
-        } else {
-            self.packed.to_mut()?.extend(codes)?;
-        }
-        self.ids.extend(n, ids);
-        Ok(())
+    /// Whether there is a vector with this id.
+    #[must_use]
+    pub fn contains(&self, id: i64) -> bool {
+        self.ids.contains(id)
     }
 
-    /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
-    ///
-    /// # Errors
-    /// The other has another model or settings, or ids that are taken. Nothing is added then.
-    pub fn merge(&mut self, other: &Index) -> Result<()> {
-        if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
-            return Err(invalid!("the indexes have different models or settings"));
-        }
-        let side = match &other.column {
-            _ if self.settings.residuals => Some(other.biases.clone()),
-            Some(column) if self.settings.scale => {
-                let last = other.packed.n_columns() - 1;
-                Some(
-                    other
-                        .packed
-                        .view()
-                        .unpack()
-                        .column(last)
-                        .mapv(|level| column.levels[usize::from(level)])
-                        .to_vec(),
-                )
-            }
-            _ => None,
-        };
-        self.add_codes(other.codes().view(), other.ids(), side.as_deref())
-    }
-
-    /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
-    ///
-    /// # Errors
-    /// The index has no such id; nothing is removed then.
-    pub fn remove(&mut self, ids: &[i64]) -> Result<usize> {
-        let mut kept = vec![true; self.len()];
-        for (position, id) in self.ids.find(ids).into_iter().zip(ids) {
-            kept[position.ok_or_else(|| no_such(*id))?] = false;
-        }
-        let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
-        let removed = self.len() - positions.len();
-        if removed > 0 {
-            self.packed = Store::Owned(PackedCodes::pack(self.packed.view().select(&positions).view())?);
-            self.ids = self.ids.select(&positions);
-            if self.keeps_biases() {
-                self.biases = positions.iter().map(|&position| self.biases[position]).collect();
-            }
-        }
-        Ok(removed)
+    pub(crate) fn order(&self) -> Order {
+        self.ids.order()
     }
 
     /// The approximations of the vectors with these ids, (n, d).
     ///
     /// # Errors
-    /// The index has no such id.
-    pub fn reconstruct(&self, ids: &[i64]) -> Result<Array2<f32>> {
-        let positions: Result<Vec<usize>> = self
-            .ids
-            .find(ids)
-            .into_iter()
-            .zip(ids)
-            .map(|(position, id)| position.ok_or_else(|| no_such(*id)))
-            .collect();
-        let codes = self.packed.view().select(&positions?);
-        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), &())
+    /// The index has no such id; or a cancelling monitor.
+    pub fn reconstruct(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
+        let codes = self.packed.view().select(&self.ids.positions(ids, monitor)?);
+        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), monitor)
     }
 
     fn n_codes(&self) -> usize {
@@ -334,53 +239,56 @@ impl Index {
     }
 
     /// The numbers that the metric needs of each code.
-    fn values(&self, codes: ArrayView2<'_, u8>) -> Vec<f32> {
-        let norms = self.model.codebooks.squared_norms(codes);
-        match self.settings.metric {
-            Metric::Euclidean => {
-                norms.into_iter().map(|norm| (-0.5 * norm).max(f64::from(f32::MIN)) as f32).collect()
+    fn values(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Vec<f32>> {
+        let mut values = Vec::with_capacity(codes.nrows());
+        for part in codes.axis_chunks_iter(Axis(0), change::CHUNK) {
+            monitor.report(0, codes.nrows() as u64)?;
+            let norms = self.model.codebooks.squared_norms(part).into_iter();
+            match self.settings.metric {
+                Metric::Euclidean => {
+                    values.extend(norms.map(|norm| (-0.5 * norm).max(f64::from(f32::MIN)) as f32));
+                }
+                // Where x̄ is 0 so is every product, whatever multiplies it.
+                _ => values.extend(
+                    norms.map(|norm| norm.sqrt().recip().clamp(2f64.powi(-59), 2f64.powi(59)) as f32),
+                ),
             }
-            // Where x̄ is 0 so is every product, whatever multiplies it.
-            _ => norms
-                .into_iter()
-                .map(|norm| norm.sqrt().recip().clamp(2f64.powi(-59), 2f64.powi(59)) as f32)
-                .collect(),
         }
+        Ok(values)
     }
 
-    /// The levels' bytes for new values, the levels of all vectors laid anew if these fall outside.
-    fn levelled(&mut self, new: &[f32]) -> Result<Vec<u8>> {
+    /// The levels' bytes for new values; and the levels and codes of all vectors laid anew, if these fall outside.
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    fn levelled(&self, new: &[f32], monitor: &dyn Monitor) -> Result<(Vec<u8>, Option<(Store, Column)>)> {
         let euclidean = self.settings.metric == Metric::Euclidean;
         let is_added = euclidean || self.settings.residuals;
         let bytes = |column: &Column, values: &[f32]| {
             if is_added { column.above(values) } else { column.nearest(values) }
         };
-        if self.settings.scale {
-            return Ok(self.column.get_or_insert_with(Column::scales).nearest(new));
+        if self.settings.scale && self.column.is_none() {
+            let column = Column::scales();
+            return Ok((column.nearest(new), Some((self.packed.clone(), column))));
         }
-        if let Some(column) = self.column.as_ref().filter(|column| column.holds(new)) {
-            return Ok(bytes(column, new));
+        if let Some(column) = self.column.as_ref().filter(|column| self.settings.scale || column.holds(new)) {
+            return Ok((bytes(column, new), None));
         }
         let codes = self.codes();
-        let old = if self.keeps_biases() { self.biases.clone() } else { self.values(codes.view()) };
+        let old = if self.keeps_biases() { self.biases.clone() } else { self.values(codes.view(), monitor)? };
         let all = [&old, new].concat();
         let column = if is_added {
             Column::even(&all, if euclidean { 0.0 } else { f32::MAX })
         } else {
             Column::geometric(&all)
         };
-        let old = bytes(&column, &old);
-        let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
-        let all = concatenate(Axis(1), &[codes.view(), old]).expect("equal rows");
-        self.packed = Store::Owned(PackedCodes::pack(all.view())?);
-        let new = bytes(&column, new);
-        self.column = Some(column);
-        Ok(new)
+        let mut packed = PackedCodes::new(self.packed.n_columns())?;
+        for (codes, old) in codes.axis_chunks_iter(Axis(0), change::CHUNK).zip(old.chunks(change::CHUNK)) {
+            monitor.report(0, self.len() as u64)?;
+            let old = bytes(&column, old);
+            let old = ArrayView2::from_shape((old.len(), 1), &old).expect("one a vector");
+            packed.extend(concatenate(Axis(1), &[codes, old]).expect("equal rows").view())?;
+        }
+        Ok((bytes(&column, new), Some((Store::Owned(packed), column))))
     }
-}
-
-fn no_such(id: i64) -> Error {
-    invalid!("the index has no id {id}")
 }
 
 impl Model {
@@ -388,9 +296,15 @@ impl Model {
     /// 1 where that is not a positive number.
     ///
     /// # Errors
-    /// Shapes that do not fit, or a row that is not finite.
-    pub fn scales(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
+    /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+    pub fn scales(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
         crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
+        let counter = Counter::new(monitor, x.n() as u64);
         let scale = |row: usize| {
             let mut vector = vec![0.0; x.dim()];
             crate::vectors::read_finite(x, "X", row, &mut vector)?;
@@ -398,6 +312,9 @@ impl Model {
             let approximation = self.codebooks.decode(code, &())?;
             let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
             let scale = squared_norm(&vector) / along;
+            if row % 1024 == 1023 {
+                counter.add(1024)?;
+            }
             Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
         };
         (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
@@ -406,9 +323,14 @@ impl Model {
     /// ‖x − x̄‖ of each row of `x`, rounded up.
     ///
     /// # Errors
-    /// Shapes that do not fit, a row that is not finite, or a residual beyond the range of f32.
-    pub fn residuals(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
-        let bounds = error_bounds(&self.codebooks, x, codes, &())?;
+    /// Shapes that do not fit, a row that is not finite, a residual beyond the range of f32, or a cancelling monitor.
+    pub fn residuals(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        let bounds = error_bounds(&self.codebooks, x, codes, monitor)?;
         let up = |(row, &bound): (usize, &f64)| {
             let nearest = bound as f32;
             let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
@@ -418,5 +340,7 @@ impl Model {
     }
 }
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,9 @@
 //!
 //! The metadata has one entry, `compcodes`, a JSON object: `kind` ("model" or "index"), `version`, `selection`,
 //! `parameters`, `crc32`, a checksum of each tensor, `checksum`, one of the header, and for indexes `n`, `metric`, `scale`, `exact_norms` and `residuals`
-//! (if it is missing, false). A file is written under a temporary name and
+//! (if it is missing, false), `next_id` (the id of the next vector; if missing, one above the largest) and `order`, how
+//! the order of the vectors came about ("added", "removed" for some removed since, "mixed" for others added after that;
+//! if missing, "mixed" where ids do not ascend). A file is written under a temporary name and
 //! renamed, so that a reader meets the old one or the new one whole. A damaged one is an error.
 
 mod container;
@@ -19,8 +21,9 @@ use crate::codebooks::Codebooks;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::error::{Error, Result};
-use crate::index::{Index, Parts, Settings};
+use crate::index::{Index, Order, Parts, Settings};
 use crate::model::Model;
+use crate::monitor::Monitor;
 pub use container::VERSION;
 use container::{Reader, Tensor, map};
 use ndarray::Array3;
@@ -80,9 +83,29 @@ impl Index {
             "scale": settings.scale,
             "exact_norms": settings.exact_norms,
             "residuals": settings.residuals,
+            "next_id": self.next_id(),
+            "order": self.order().name(),
         });
         let Value::Object(entries) = entries else { unreachable!("an object, as written above") };
         write(path.as_ref(), "index", self.model(), entries, tensors)
+    }
+
+    /// Like [`save`](Self::save), but `monitor` may stop it: the old file, if there was one, then stays.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save), or a cancelling monitor.
+    pub fn save_heeding(&self, path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<()> {
+        monitor.report(0, 1)?;
+        self.save(path)
+    }
+
+    /// Like [`load`](Self::load), but `monitor` may stop it.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), or a cancelling monitor.
+    pub fn load_heeding(path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<Self> {
+        monitor.report(0, 1)?;
+        Self::load(path)
     }
 
     /// Reads an index.
@@ -141,6 +164,8 @@ impl Index {
             ids: reader.optional("ids", Dtype::I64, n)?.map(|bytes| {
                 bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().expect("8 bytes"))).collect()
             }),
+            next_id: reader.known("next_id", Value::as_u64)?,
+            order: reader.known("order", |name| Order::named(name.as_str()?))?,
         };
         Index::from_parts(model, settings, parts).map_err(|e| reader.error(&e.to_string()))
     }
@@ -165,6 +190,17 @@ fn write(
 }
 
 impl Reader<'_> {
+    /// An entry that older files lack.
+    fn known<T>(&self, name: &str, value: impl Fn(&Value) -> Option<T>) -> Result<Option<T>> {
+        if !self.has(name) {
+            return Ok(None);
+        }
+        let value = value(self.entry(name)?);
+        value
+            .map(Some)
+            .ok_or_else(|| self.error(&format!("{name} has a value that this release does not know")))
+    }
+
     fn settings(&self) -> Result<Settings> {
         let truth = |name: &str| {
             self.entry(name)?
@@ -214,9 +250,9 @@ mod tests {
         let codes = Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8);
         let residuals: Option<Vec<f32>> =
             settings.residuals.then(|| (0..100).map(|n| n as f32 / 7.0).collect());
-        index.add_codes(codes.view(), None, residuals.as_deref()).unwrap();
+        index.add_codes(codes.view(), None, residuals.as_deref(), &()).unwrap();
         let one = settings.residuals.then_some(&[99.0f32][..]);
-        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one).unwrap();
+        index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one, &()).unwrap();
         index
     }
 
@@ -244,7 +280,7 @@ mod tests {
             assert_eq!(loaded.biases(), index.biases());
             let mut mapped = Index::map(&path).unwrap();
             assert_eq!(hits(&mapped), hits(&index));
-            assert_eq!(mapped.remove(&[3]).unwrap(), 1);
+            assert_eq!(mapped.remove(&[3], &()).unwrap(), 1);
             assert_eq!(mapped.len(), 100);
             assert_eq!(Index::load(&path).unwrap().codes(), index.codes());
         }

@@ -1,0 +1,423 @@
+//! Changes of an index: prepared beside it, which takes long and may be cancelled, then applied, which is brief.
+//!
+//! A change happens wholly or not at all. A program whose threads search meanwhile needs the index for itself only while
+//! a change is applied: [`Index::add`] is [`Index::prepare_add`] and [`Index::apply`], and so on.
+
+use super::column::Column;
+use super::ids::{self, Added, Ids};
+use super::{Index, Settings};
+use crate::codes::packed::{PackedCodes, PackedView};
+use crate::codes::store::Store;
+use crate::error::{Result, invalid};
+use crate::monitor::Monitor;
+use crate::vectors::Vectors;
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Vectors between two reports.
+pub(super) const CHUNK: usize = 1 << 16;
+
+/// What an index held when a change was prepared; each change makes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State(u64);
+
+impl State {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Self(COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A change that was prepared, for [`Index::apply`].
+#[must_use = "a change that is not applied does nothing"]
+pub struct Change {
+    state: State,
+    /// How many vectors it adds, removes or replaces.
+    n: usize,
+    /// The codes, laid anew, that the change is made of, and their levels.
+    packed: Option<Store>,
+    column: Option<Column>,
+    kind: Kind,
+}
+
+enum Kind {
+    Nothing,
+    Append {
+        codes: Array2<u8>,
+        biases: Vec<f32>,
+        ids: Added,
+    },
+    Replace {
+        positions: Vec<usize>,
+        codes: Array2<u8>,
+        biases: Vec<f32>,
+    },
+    /// `packed` are those that are kept.
+    Keep {
+        biases: Vec<f32>,
+        ids: Ids,
+    },
+}
+
+impl Change {
+    /// How many vectors it adds, removes or replaces.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+}
+
+impl Index {
+    /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
+    pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
+        let change = self.prepare_add(x, ids, monitor)?;
+        self.apply(change).map(drop)
+    }
+
+    /// Adds codes (n, M). Without `ids` they get the numbers that follow all ids there ever were: positions, if none were
+    /// ever given or removed. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
+    /// [`residuals`](crate::Model::residuals).
+    ///
+    /// # Errors
+    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
+    /// numbers, that the settings do not ask for, or without the residuals that they do; or a cancelling monitor. Nothing
+    /// is added then.
+    pub fn add_codes(
+        &mut self,
+        codes: ArrayView2<'_, u8>,
+        ids: Option<&[i64]>,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let change = self.prepare_add_codes(codes, ids, side, monitor)?;
+        self.apply(change).map(drop)
+    }
+
+    /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
+    ///
+    /// # Errors
+    /// The other has another model or settings, or ids that are taken; or a cancelling monitor. Nothing is added then.
+    pub fn merge(&mut self, other: &Index, monitor: &dyn Monitor) -> Result<()> {
+        let change = self.prepare_merge(other, monitor)?;
+        self.apply(change).map(drop)
+    }
+
+    /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
+    ///
+    /// # Errors
+    /// The index has no such id, or a cancelling monitor; nothing is removed then.
+    pub fn remove(&mut self, ids: &[i64], monitor: &dyn Monitor) -> Result<usize> {
+        let change = self.prepare_remove(ids, monitor)?;
+        self.apply(change)
+    }
+
+    /// Removes all vectors. Their ids are not chosen again.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn clear(&mut self) -> Result<()> {
+        let change = self.prepare_clear()?;
+        self.apply(change).map(drop)
+    }
+
+    /// Puts the rows of `x` (n, d) in the place of the vectors with these ids, which keep their ids and positions.
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite; ids that are not n, repeated, or not in the index; or a cancelling monitor.
+    /// Nothing is changed then.
+    pub fn update(&mut self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<()> {
+        let change = self.prepare_update(x, ids, monitor)?;
+        self.apply(change).map(drop)
+    }
+
+    /// What [`add`](Self::add) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add).
+    pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
+        let (codes, side) = self.encoded(x, monitor)?;
+        self.prepare_add_codes(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
+    }
+
+    /// What [`add_codes`](Self::add_codes) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`add_codes`](Self::add_codes).
+    pub fn prepare_add_codes(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        ids: Option<&[i64]>,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        self.check(codes, side)?;
+        let ids = self.ids.added(codes.nrows(), ids, monitor)?;
+        self.append(codes, ids, side, monitor)
+    }
+
+    /// What [`merge`](Self::merge) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`merge`](Self::merge).
+    pub fn prepare_merge(&self, other: &Index, monitor: &dyn Monitor) -> Result<Change> {
+        if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
+            return Err(invalid!("the indexes have different models or settings"));
+        }
+        let side = match &other.column {
+            _ if self.settings.residuals => Some(other.biases.clone()),
+            Some(column) if self.settings.scale => {
+                let last = other.packed.n_columns() - 1;
+                Some(
+                    other
+                        .packed
+                        .view()
+                        .unpack()
+                        .column(last)
+                        .mapv(|level| column.levels[usize::from(level)])
+                        .to_vec(),
+                )
+            }
+            _ => None,
+        };
+        let codes = other.codes();
+        self.check(codes.view(), side.as_deref())?;
+        let ids = self.ids.merged(&other.ids, monitor)?;
+        self.append(codes.view(), ids, side.as_deref(), monitor)
+    }
+
+    /// What [`remove`](Self::remove) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`remove`](Self::remove).
+    pub fn prepare_remove(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
+        let mut kept = vec![true; self.len()];
+        self.ids.positions(ids, monitor)?.into_iter().for_each(|position| kept[position] = false);
+        let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
+        self.keep(&positions, monitor)
+    }
+
+    /// What [`clear`](Self::clear) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`clear`](Self::clear).
+    pub fn prepare_clear(&self) -> Result<Change> {
+        self.keep(&[], &())
+    }
+
+    /// What [`update`](Self::update) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`update`](Self::update).
+    pub fn prepare_update(&self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
+        self.replaced(x.n(), ids, monitor)?;
+        let (codes, side) = self.encoded(x, monitor)?;
+        self.prepare_update_codes(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
+    }
+
+    /// As [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings ask for beside them: see
+    /// [`add_codes`](Self::add_codes).
+    ///
+    /// # Errors
+    /// Those of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
+    pub fn prepare_update_codes(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        ids: &[i64],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        self.check(codes, side)?;
+        let positions = self.replaced(codes.nrows(), ids, monitor)?;
+        let (codes, biases, packed, column) = self.laid(codes, side, monitor)?;
+        let kind = Kind::Replace { positions, codes, biases };
+        Ok(Change { state: self.state, n: ids.len(), packed, column, kind })
+    }
+
+    /// Makes a change that was prepared for this index as it is; returns how many vectors it adds, removes or replaces.
+    ///
+    /// # Errors
+    /// The index was changed meanwhile, or there is no memory. Nothing is changed then.
+    pub fn apply(&mut self, change: Change) -> Result<usize> {
+        let Change { state, n, packed, column, kind } = change;
+        if state != self.state {
+            return Err(invalid!("the index was changed after this change was prepared"));
+        }
+        match kind {
+            Kind::Nothing => return Ok(n),
+            Kind::Append { codes, biases, ids } => {
+                // All that may fail comes first.
+                self.biases
+                    .try_reserve(biases.len())
+                    .map_err(|error| invalid!("no memory for {n} vectors: {error}"))?;
+                self.ids.reserve(n)?;
+                let mut packed = packed;
+                packed.as_mut().unwrap_or(&mut self.packed).to_mut()?.extend(codes.view())?;
+                if let Some(packed) = packed {
+                    self.packed = packed;
+                }
+                self.biases.extend(biases);
+                self.ids.extend(ids);
+            }
+            Kind::Replace { positions, codes, biases } => {
+                let mut packed = packed;
+                packed.as_mut().unwrap_or(&mut self.packed).to_mut()?.replace(&positions, codes.view());
+                if let Some(packed) = packed {
+                    self.packed = packed;
+                }
+                positions.iter().zip(biases).for_each(|(&position, bias)| self.biases[position] = bias);
+            }
+            Kind::Keep { biases, ids } => {
+                self.packed = packed.expect("those kept");
+                (self.biases, self.ids) = (biases, ids);
+                if self.is_empty() {
+                    self.column = None;
+                }
+            }
+        }
+        if let Some(column) = column {
+            self.column = Some(column);
+        }
+        self.state = State::new();
+        Ok(n)
+    }
+
+    /// The codes of `x`, and what the settings ask for beside them.
+    fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Array2<u8>, Option<Vec<f32>>)> {
+        let codes = self.model.encoder()?.encode(x, monitor)?;
+        let done = Done { monitor, total: x.n() as u64 };
+        let side = match self.settings {
+            Settings { scale: true, .. } => Some(self.model.scales(x, codes.view(), &done)?),
+            Settings { residuals: true, .. } => Some(self.model.residuals(x, codes.view(), &done)?),
+            _ => None,
+        };
+        Ok((codes, side))
+    }
+
+    fn check(&self, codes: ArrayView2<'_, u8>, side: Option<&[f32]>) -> Result<()> {
+        self.model.codebooks.check_codes(codes)?;
+        let n = codes.nrows();
+        let Settings { scale, residuals, .. } = self.settings;
+        if let Some(side) = side {
+            if !(scale || residuals) {
+                return Err(invalid!("scales are given, but the index keeps none"));
+            }
+            if side.len() != n || side.iter().any(|value| !value.is_finite()) {
+                let name = if scale { "scales" } else { "residuals" };
+                return Err(invalid!("{name} have {} entries: want {n} finite numbers", side.len()));
+            }
+        } else if residuals {
+            return Err(invalid!(
+                "the index keeps residuals, which codes alone do not tell: add the vectors"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The positions of `n` vectors to be replaced.
+    fn replaced(&self, n: usize, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<usize>> {
+        if ids.len() != n {
+            return Err(invalid!("ids has {} entries for {n} vectors", ids.len()));
+        }
+        ids::unique("ids", ids)?;
+        self.ids.positions(ids, monitor)
+    }
+
+    fn append(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        ids: Added,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        let n = codes.nrows();
+        if n == 0 {
+            return Ok(Change { state: self.state, n, packed: None, column: None, kind: Kind::Nothing });
+        }
+        let (codes, biases, packed, column) = self.laid(codes, side, monitor)?;
+        let kind = Kind::Append { codes, biases, ids };
+        Ok(Change { state: self.state, n, packed, column, kind })
+    }
+
+    /// Codes with their side column, and biases, as the index keeps them; and all codes and levels, where these change.
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    fn laid(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array2<u8>, Vec<f32>, Option<Store>, Option<Column>)> {
+        monitor.report(0, codes.nrows() as u64)?;
+        let n = codes.nrows();
+        let (mut biases, mut packed, mut column) = (Vec::new(), None, None);
+        let codes = if self.has_column() && n > 0 {
+            let values = match side {
+                Some(side) => side.to_vec(),
+                None if self.settings.scale => vec![1.0; n],
+                None => self.values(codes, monitor)?,
+            };
+            let (bytes, anew) = self.levelled(&values, monitor)?;
+            (packed, column) = anew.unzip();
+            if self.keeps_biases() {
+                biases = values;
+            }
+            let bytes = ArrayView2::from_shape((n, 1), &bytes).expect("one a vector");
+            concatenate(Axis(1), &[codes, bytes]).expect("equal rows")
+        } else {
+            codes.to_owned()
+        };
+        // A mapped file is copied before it is changed.
+        if let store @ Store::Mapped { .. } = packed.as_ref().unwrap_or(&self.packed) {
+            packed = Some(Store::Owned(PackedCodes::from_view(store.view())?));
+        }
+        monitor.report(n as u64, n as u64)?;
+        Ok((codes, biases, packed, column))
+    }
+
+    /// Keeps the vectors at `positions`, which ascend.
+    fn keep(&self, positions: &[usize], monitor: &dyn Monitor) -> Result<Change> {
+        let n = self.len() - positions.len();
+        if n == 0 {
+            return Ok(Change { state: self.state, n, packed: None, column: None, kind: Kind::Nothing });
+        }
+        let packed = Some(Store::Owned(selected(self.packed.view(), positions, monitor)?));
+        let biases = if self.keeps_biases() {
+            positions.iter().map(|&position| self.biases[position]).collect()
+        } else {
+            Vec::new()
+        };
+        let kind = Kind::Keep { biases, ids: self.ids.select(positions) };
+        monitor.report(self.len() as u64, self.len() as u64)?;
+        Ok(Change { state: self.state, n, packed, column: None, kind })
+    }
+}
+
+/// The vectors at `positions` alone.
+fn selected(all: PackedView<'_>, positions: &[usize], monitor: &dyn Monitor) -> Result<PackedCodes> {
+    let mut packed = PackedCodes::new(all.n_columns())?;
+    let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
+    for (chunk, positions) in positions.chunks(CHUNK).enumerate() {
+        monitor.report((chunk * CHUNK) as u64, all.len() as u64)?;
+        let rows = codes.as_slice_mut().expect("fresh").par_chunks_exact_mut(all.n_columns());
+        rows.zip(positions).for_each(|(row, &position)| {
+            row.iter_mut().zip(all.codes(position)).for_each(|(to, from)| *to = from);
+        });
+        packed.extend(codes.slice(s![..positions.len(), ..]))?;
+    }
+    Ok(packed)
+}
+
+/// Reports the whole as done, for what is left to do after it.
+struct Done<'a> {
+    monitor: &'a dyn Monitor,
+    total: u64,
+}
+
+impl Monitor for Done<'_> {
+    fn report(&self, _done: u64, _total: u64) -> Result<()> {
+        self.monitor.report(self.total, self.total)
+    }
+}
