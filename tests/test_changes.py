@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -105,15 +106,16 @@ def test_rows_of_rerank_are_found_by_id(quantizer, X, Q, certify):
             again.search(Q, 10, rerank=now, certify=certify)
         in_order = again.search(Q, 10, rerank=now[again.ids], rerank_ids=again.ids, certify=certify)
         by_id = again.search(Q, 10, rerank=rows, rerank_ids=order, certify=certify)
-        asked = []
-        called = again.search(Q, 10, rerank=lambda ids: asked.append(ids) or now[ids], certify=certify)
+        fetch = Mock(side_effect=now.__getitem__)
+        called = again.search(Q, 10, rerank=fetch, certify=certify)
         for a, b, c in zip(in_order, by_id, called, strict=True):
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(a, c)
         scores = np.einsum("qd,qkd->qk", Q.astype("f8"), now[by_id[1]].astype("f8"))
         np.testing.assert_allclose(by_id[0], scores, rtol=1e-5, atol=1e-5)
-        assert len(asked) == 1
-        assert len(np.unique(asked[0])) == len(asked[0]) < 1500
+        fetch.assert_called_once()
+        asked = fetch.call_args.args[0]
+        assert len(np.unique(asked)) == len(asked) < 1500
     exact = np.argsort(-(Q.astype("f8") @ now.T.astype("f8")), axis=1)[:, :10]
     if certify:
         assert in_order[2].any()
@@ -210,11 +212,9 @@ def test_what_is_stopped_has_not_happened(quantizer, X, Q, kind, work):
     def stop(*_):
         raise KeyboardInterrupt
 
+    arguments = (9 * X,) if work == "add" else (9 * X[:500], np.arange(500))
     with pytest.raises(KeyboardInterrupt):
-        if work == "add":
-            index.add(9 * X, progress=stop)
-        else:
-            index.update(9 * X[:500], np.arange(500), progress=stop)
+        getattr(index, work)(*arguments, progress=stop)
     assert_same(index, before, Q)
 
 

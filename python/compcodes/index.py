@@ -313,12 +313,13 @@ class Index:
         if rerank is None:
             return self._core.search(queries, k, None, n_candidates, allowed, self.n_jobs, report)
         if callable(rerank) or rerank_ids is not None:
-            rows = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
-            row_ids = None if rerank_ids is None or rows is None else as_ids(rerank_ids, len(rows), "rerank_ids")
+            vectors = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
+            row_ids = None if vectors is None or rerank_ids is None else as_ids(rerank_ids, len(vectors), "rerank_ids")
             candidates = self._core.candidates(queries, n_candidates, certify, allowed, self.n_jobs, report)
-            if callable(rerank):
-                rows = _fetched(rerank, candidates.ids(), self._shape[2])
-            scores, ids, certified = candidates.rerank(queries, k, rows, row_ids, self.n_jobs, report)
+            if callable(rerank):  # while the index may change
+                vectors = _fetched(rerank, candidates.ids(), self._shape[2])
+            assert vectors is not None
+            scores, ids, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
             return (scores, ids, certified) if certify else (scores, ids)
         vectors = as_vectors(rerank, "rerank", self._shape[2])
         if certify:
@@ -343,7 +344,8 @@ class Index:
         """Tell whether there is a vector with this id."""
         if not isinstance(id, (int, np.integer)):
             return False
-        return 0 <= id <= _LARGEST and self._core.contains(int(id))
+        id = int(id)
+        return 0 <= id <= _LARGEST and self._core.contains(id)
 
     @property
     def codes(self) -> NDArray[np.uint8]:

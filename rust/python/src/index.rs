@@ -2,7 +2,7 @@
 
 use crate::arrays::{Rows, codebooks, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::{here, pool, run, run_holding, run_whole, settle};
+use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::index::{Change, Settings};
 use compcodes::monitor::Monitor;
@@ -124,9 +124,12 @@ impl Index {
                 settle(py);
                 done
             }
-            Err(change) => run_whole(py, n_jobs, |pool, _, stop| {
-                self.index.commit(&turn, stop, |index| pool.install(|| index.apply(change)))
-            })?,
+            Err(change) => {
+                let pool = changing()?;
+                run_whole(py, n_jobs, |_, _, stop| {
+                    self.index.commit(&turn, stop, |index| pool.install(|| index.apply(change)))
+                })?
+            }
         };
         done.map_err(to_python)
     }

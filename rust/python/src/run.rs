@@ -193,7 +193,18 @@ struct Pools {
 
 /// The pool of `n_jobs` threads.
 pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
-    let threads = threads(n_jobs)?;
+    pool_of(threads(n_jobs)?)
+}
+
+/// A pool of one thread on which indexes are changed, and nothing else: while that is done others wait, so that it must
+/// not wait for them.
+pub(crate) fn changing() -> PyResult<Arc<ThreadPool>> {
+    pool_of(0)
+}
+
+/// The pool of so many threads; 0 is one of a single thread, with another purpose than that of 1.
+fn pool_of(threads: usize) -> PyResult<Arc<ThreadPool>> {
+    // Taken with the interpreter lock held, as is a fork by Python: no child finds it locked.
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if pools.as_ref().is_none_or(|pools| pools.process != process) {
@@ -205,7 +216,7 @@ pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
         return Ok(pool.clone());
     }
     let build = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(threads.max(1))
         .thread_name(|i| format!("compcodes-{i}"))
         .build();
     let pool =

@@ -139,8 +139,11 @@ impl Index {
     /// # Errors
     /// Those of [`add`](Self::add).
     pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
+        // First: codes of vectors with wrong ids are of no use.
+        let ids = self.ids.added(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
         let (codes, side) = self.encoded(x, monitor)?;
-        self.prepare_add_codes(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
+        self.check(codes.view(), side.as_deref())?;
+        self.append(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
     }
 
     /// What [`add_codes`](Self::add_codes) does, but for the last step.
@@ -213,7 +216,7 @@ impl Index {
     /// # Errors
     /// Those of [`update`](Self::update).
     pub fn prepare_update(&self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
-        self.replaced(x.n(), ids, monitor)?;
+        self.replaced(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
         let (codes, side) = self.encoded(x, monitor)?;
         self.prepare_update_codes(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
     }
@@ -232,6 +235,9 @@ impl Index {
     ) -> Result<Change> {
         self.check(codes, side)?;
         let positions = self.replaced(codes.nrows(), ids, monitor)?;
+        if positions.is_empty() {
+            return Ok(self.nothing());
+        }
         let (codes, biases, packed, column) = self.laid(codes, side, monitor)?;
         let kind = Kind::Replace { positions, codes, biases };
         Ok(Change { state: self.state, n: ids.len(), packed, column, kind })
@@ -335,11 +341,15 @@ impl Index {
     ) -> Result<Change> {
         let n = codes.nrows();
         if n == 0 {
-            return Ok(Change { state: self.state, n, packed: None, column: None, kind: Kind::Nothing });
+            return Ok(self.nothing());
         }
         let (codes, biases, packed, column) = self.laid(codes, side, monitor)?;
         let kind = Kind::Append { codes, biases, ids };
         Ok(Change { state: self.state, n, packed, column, kind })
+    }
+
+    fn nothing(&self) -> Change {
+        Change { state: self.state, n: 0, packed: None, column: None, kind: Kind::Nothing }
     }
 
     /// Codes with their side column, and biases, as the index keeps them; and all codes and levels, where these change.
@@ -353,7 +363,7 @@ impl Index {
         monitor.report(0, codes.nrows() as u64)?;
         let n = codes.nrows();
         let (mut biases, mut packed, mut column) = (Vec::new(), None, None);
-        let codes = if self.has_column() && n > 0 {
+        let codes = if self.has_column() {
             let values = match side {
                 Some(side) => side.to_vec(),
                 None if self.settings.scale => vec![1.0; n],
@@ -381,7 +391,7 @@ impl Index {
     fn keep(&self, positions: &[usize], monitor: &dyn Monitor) -> Result<Change> {
         let n = self.len() - positions.len();
         if n == 0 {
-            return Ok(Change { state: self.state, n, packed: None, column: None, kind: Kind::Nothing });
+            return Ok(self.nothing());
         }
         let packed = Some(Store::Owned(selected(self.packed.view(), positions, monitor)?));
         let biases = if self.keeps_biases() {
@@ -419,5 +429,17 @@ struct Done<'a> {
 impl Monitor for Done<'_> {
     fn report(&self, _done: u64, _total: u64) -> Result<()> {
         self.monitor.report(self.total, self.total)
+    }
+}
+
+/// Reports nothing as done, for what is to do before it.
+struct Start<'a> {
+    monitor: &'a dyn Monitor,
+    total: u64,
+}
+
+impl Monitor for Start<'_> {
+    fn report(&self, _done: u64, _total: u64) -> Result<()> {
+        self.monitor.report(0, self.total)
     }
 }
