@@ -121,7 +121,7 @@ impl Index {
         };
         let done = match here_and_now {
             Ok(done) => {
-                settle(py);
+                settle(py, None);
                 done
             }
             Err(change) => {

@@ -68,19 +68,31 @@ pub(crate) fn run_whole<T: Send>(
     let pool = pool(n_jobs)?;
     let state = State::default();
     let (result, raised) = watched(py, None, &state, || work(&pool, &state, &|| state.stopped()))?;
-    if result.is_ok() {
-        settle(py);
+    match result {
+        Ok(done) => {
+            settle(py, raised);
+            Ok(done)
+        }
+        Err(error) => Err(raised.unwrap_or(error)),
     }
-    result.map_err(|error| raised.unwrap_or(error))
 }
 
-/// Lets signals of the last moment go: Ctrl-C came too late for what is done.
-pub(crate) fn settle(py: Python<'_>) {
-    if let Err(late) = py.check_signals()
-        && !late.is_instance_of::<PyKeyboardInterrupt>(py)
-    {
+/// After something was done, puts off what was `raised` too late to stop it: raised now, it would tell the caller that
+/// nothing was done.
+pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
+    let Some(late) = raised.or_else(|| py.check_signals().err()) else { return };
+    let put_off = late.is_instance_of::<PyKeyboardInterrupt>(py).then(|| interrupt_soon(py));
+    if !matches!(put_off, Some(Ok(()))) {
         late.write_unraisable(py, None);
     }
+}
+
+/// Has Ctrl-C come once more, when the caller has its result.
+fn interrupt_soon(py: Python<'_>) -> PyResult<()> {
+    let interrupt = py.import("_thread")?.getattr("interrupt_main")?;
+    let timer = py.import("threading")?.call_method1("Timer", (0.01, interrupt))?;
+    timer.setattr("daemon", true)?;
+    timer.call_method0("start").map(drop)
 }
 
 /// Runs `work` on a thread of its own while this one looks for signals and calls back. Returns what it returned, and what
