@@ -28,8 +28,9 @@ class Index:
     """A database of codes that is searched for the vectors that answer a query best.
 
     Searching compares each query with the *approximation* x̄ of every vector: M table look-ups and additions each. The
-    result is exactly the k best of these scores. Many threads may search at once, also while one adds or removes: a
-    search sees all of a change or nothing of it.
+    result is exactly the k best of these scores. Many threads may search at once, also while one changes the index: a
+    search sees all of a change or nothing of it. A change that raises, Ctrl-C too, has not happened. The child of a fork
+    has the index as it was, whatever other threads were doing with it.
 
     Parameters
     ----------
