@@ -29,8 +29,8 @@ class Index:
 
     Searching compares each query with the *approximation* x̄ of every vector: M table look-ups and additions each. The
     result is exactly the k best of these scores. Many threads may search at once, also while one changes the index: a
-    search sees all of a change or nothing of it. A change that raises, Ctrl-C too, has not happened. The child of a fork
-    has the index as it was, whatever other threads were doing with it.
+    search sees all of a change or nothing of it. A change that raises, Ctrl-C too, has not happened. The child of a
+    fork has the index as it was, whatever other threads were doing with it.
 
     Parameters
     ----------

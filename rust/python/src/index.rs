@@ -112,9 +112,10 @@ impl Index {
     }
 
     fn commit(&self, py: Python<'_>, n_jobs: Option<i64>, turn: Turn, change: Change) -> PyResult<usize> {
+        let change = Box::new(change); // which may be handed back
         // Where nobody searches it takes no thread to wait on.
         let here_and_now = if change.n() <= FEW {
-            let apply = |index: &mut compcodes::Index, change| index.apply(change);
+            let apply = |index: &mut compcodes::Index, change: Box<Change>| index.apply(*change);
             here(py, || self.index.try_commit(&turn, change, apply))?
         } else {
             Err(change)
@@ -127,7 +128,7 @@ impl Index {
             Err(change) => {
                 let pool = changing()?;
                 run_whole(py, n_jobs, |_, _, stop| {
-                    self.index.commit(&turn, stop, |index| pool.install(|| index.apply(change)))
+                    self.index.commit(&turn, stop, |index| pool.install(|| index.apply(*change)))
                 })?
             }
         };
