@@ -6,6 +6,7 @@ mod errors;
 mod index;
 mod model;
 mod run;
+mod shared;
 mod steps;
 
 use pyo3::prelude::*;
@@ -17,6 +18,7 @@ mod core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::shared::register(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 
@@ -25,7 +27,7 @@ mod core {
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::index::{Index, exact_search};
+    use super::index::{Candidates, Index, exact_search};
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

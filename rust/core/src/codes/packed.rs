@@ -153,6 +153,18 @@ impl PackedCodes {
         }
     }
 
+    /// Overwrites the codes of the vectors at `positions` by the rows of `codes` (positions, M).
+    ///
+    /// # Panics
+    /// A position is not below [`len`](Self::len), or `codes` are not M for each.
+    pub(crate) fn replace(&mut self, positions: &[usize], codes: ArrayView2<'_, u8>) {
+        assert_eq!(codes.dim(), (positions.len(), self.n_columns), "codes for the positions");
+        for (&position, codes) in positions.iter().zip(codes.outer_iter()) {
+            assert!(position < self.len, "position {position} of {}", self.len);
+            self.write(position, codes.iter().copied());
+        }
+    }
+
     fn write(&mut self, position: usize, codes: impl Iterator<Item = u8>) {
         let (block, lane) = (position / BLOCK, position % BLOCK);
         let lines = &mut self.lines[block * self.n_columns..][..self.n_columns];

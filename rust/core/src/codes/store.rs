@@ -61,20 +61,22 @@ impl Store {
         self.view().n_columns()
     }
 
-    /// Copies mapped codes, so that they can be changed, once the copy has their checksum and satisfies `check`.
-    pub(crate) fn own(&mut self, check: impl FnOnce(PackedView<'_>) -> Result<()>) -> Result<()> {
-        if let Store::Mapped(mapped) = self {
-            let copy = PackedCodes::from_view(mapped.view())?;
-            if crc32fast::hash(copy.view().as_bytes()) != mapped.crc {
-                return Err(damaged("codes"));
-            }
-            check(copy.view())?;
-            *self = Store::Owned(copy);
+    /// A copy of mapped codes, so that they can be changed, which has their checksum and satisfies `check`; `None` of codes
+    /// that are not mapped.
+    pub(crate) fn unmapped(
+        &self,
+        check: impl FnOnce(PackedView<'_>) -> Result<()>,
+    ) -> Result<Option<PackedCodes>> {
+        let Store::Mapped(mapped) = self else { return Ok(None) };
+        let copy = PackedCodes::from_view(mapped.view())?;
+        if crc32fast::hash(copy.view().as_bytes()) != mapped.crc {
+            return Err(damaged("codes"));
         }
-        Ok(())
+        check(copy.view())?;
+        Ok(Some(copy))
     }
 
-    /// The codes to be changed: [`own`](Self::own) comes first.
+    /// The codes to be changed: an [`unmapped`](Self::unmapped) copy takes the place of mapped ones first.
     pub(crate) fn to_mut(&mut self) -> Result<&mut PackedCodes> {
         match self {
             Store::Owned(codes) => Ok(codes),

@@ -102,6 +102,8 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
         ("exact_norms", settings.exact_norms.to_string()),
         ("residuals", settings.residuals.to_string()),
         ("centred", index.is_centred().to_string()),
+        ("next_id", index.next_id().to_string()),
+        ("order", index.order().name().to_owned()),
     ] {
         entries.insert(name.to_owned(), value);
     }
@@ -170,7 +172,12 @@ impl Reader<'_> {
         let numbers = self.of_each("biases", n, self.floats("biases")?)?.unwrap_or_default();
         let is_centred = self.optional("centred")?.unwrap_or(false);
         let ids = self.of_each("ids", n, self.integers("ids")?)?;
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids };
+        let next_id = self.optional("next_id")?;
+        let order = match self.has("order") {
+            false => None,
+            true => Some(self.named("order")?),
+        };
+        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order };
         self.blame(Index::from_parts(model, settings, parts))
     }
 

@@ -16,9 +16,9 @@ fn index(settings: Settings) -> Index {
     let mut index = Index::with(Model::new(codebooks, Selection::Group), settings).unwrap();
     let codes = Array2::from_shape_fn((100, 3), |(n, m)| ((n + m) % 5) as u8);
     let residuals: Option<Vec<f32>> = settings.residuals.then(|| (0..100).map(|n| n as f32 / 7.0).collect());
-    index.add_codes(codes.view(), None, residuals.as_deref()).unwrap();
+    index.add_codes(codes.view(), None, residuals.as_deref(), &()).unwrap();
     let one = settings.residuals.then_some(&[99.0f32][..]);
-    index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one).unwrap();
+    index.add_codes(Array2::zeros((1, 3)).view(), Some(&[1000]), one, &()).unwrap();
     index
 }
 
@@ -46,7 +46,7 @@ fn what_is_saved_is_loaded() {
         assert_eq!(loaded.numbers(), index.numbers());
         let mut mapped = Index::map(&path).unwrap();
         assert_eq!(hits(&mapped), hits(&index));
-        assert_eq!(mapped.remove(&[3]).unwrap(), 1);
+        assert_eq!(mapped.remove(&[3], &()).unwrap(), 1);
         assert_eq!(mapped.len(), 100);
         assert_eq!(Index::load(&path).unwrap().codes(), index.codes());
     }
@@ -191,11 +191,11 @@ fn damaged_codes_are_found_before_they_are_changed_or_saved() {
             let expected = |text: String| assert!(text.contains("codes"), "{text}");
             expected(error(mapped().save(&other)));
             expected(error(mapped().to_bytes(&()).map(drop)));
-            expected(error(mapped().remove(&[5]).map(drop)));
+            expected(error(mapped().remove(&[5], &()).map(drop)));
             expected(error(mapped().add(&array![[1.0f32, 2.0]].view(), None, &())));
             let mut healthy = index(settings);
-            healthy.remove(&[1000]).unwrap();
-            expected(error(healthy.merge(&mapped())));
+            healthy.remove(&[1000], &()).unwrap();
+            expected(error(healthy.merge(&mapped(), &())));
             assert!(!other.exists());
         }
     }
@@ -208,9 +208,9 @@ fn forged(changed: &[(&str, &str)], replaced: &[(&'static str, Vec<usize>, Vec<f
     let bytes = honest.to_bytes(&()).unwrap();
     let reader = Reader::new(Path::new("honest"), std::io::Cursor::new(&bytes[..]), &()).unwrap();
     let mut entries = Entries::new();
-    for name in ["kind", "n", "metric", "scale", "exact_norms", "residuals", "centred", "selection", "eta"]
+    for name in ["kind", "n", "metric", "scale", "exact_norms", "residuals", "centred", "selection"]
         .into_iter()
-        .chain(["encoder", "rounds", "seed", "structure"])
+        .chain(["next_id", "order", "eta", "encoder", "rounds", "seed", "structure"])
     {
         entries.insert(name.to_owned(), reader.text(name).unwrap().to_owned());
     }
@@ -250,6 +250,9 @@ fn forged_files_are_errors() {
         ("exact_norms", "false"),
         ("residuals", "true"),
         ("centred", "maybe"),
+        ("next_id", "1000"),
+        ("next_id", &huge),
+        ("order", "other"),
         ("trained_for", "cosin"),
         ("selection", "m-selection"),
         ("eta", "NaN"),
