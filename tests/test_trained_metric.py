@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import compcodes as cc
+from compcodes import _core
 from conftest import vectors
 
 QUICK = {"n_codebooks": 4, "n_codewords": 32, "anneal": 4, "max_iter": 3}
@@ -156,7 +157,7 @@ def test_files_and_pickles_keep_it(X, cosine, tmp_path):
 
 def test_models_of_releases_that_knew_no_metric(cosine, X):
     stored = json.loads(cosine._parameters())
-    del stored["metric"], stored["fitted_metric"]
+    del stored["metric"]
     stored["loss"] = "inner-product"
     old = cc.CompositionalCodes._restored(cosine.codebooks_.copy(), "group", stored)
     assert (old.metric, old.metric_, old.loss) == ("ip", None, "inner-product")
@@ -166,8 +167,8 @@ def test_models_of_releases_that_knew_no_metric(cosine, X):
     unpickled.__setstate__(state)
     assert unpickled.get_params()["metric"] == "ip"
     np.testing.assert_array_equal(unpickled.encode(X), old.encode(X))
-    with pytest.raises(ValueError, match="the model's metric is 'cosin'"):
-        cc.CompositionalCodes._restored(cosine.codebooks_.copy(), "group", stored | {"fitted_metric": "cosin"})
+    with pytest.raises(ValueError, match='metric is "cosin": want "ip", "cosine" or "l2"'):
+        _core.Model(cosine.codebooks_, metric="cosin")
 
 
 def test_scikit_learn_clones_it():

@@ -76,17 +76,17 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     return array.astype(np.uint8)
 
 
-def as_ids(ids: ArrayLike, n: int) -> NDArray[np.int64]:
+def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers("ids", ids))
+    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers(name, ids))
     if array.shape != (n,):
-        raise ArgumentValueError("ids", f"have shape {array.shape}: want ({n},), one for each vector")
+        raise ArgumentValueError(name, f"have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise ArgumentTypeError("ids", f"have dtype {array.dtype}: want int64")
+        raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ArgumentValueError("ids", f"hold {array.max()}, which is beyond int64")
+        raise ArgumentValueError(name, f"hold {array.max()}, which is beyond int64")
     return array.astype(np.int64)
 
 

@@ -47,9 +47,9 @@ def ground_truth(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Find the k best rows of `X` for each query by comparing it with all of them.
 
-    They are the best by scores in float64 of the numbers as float32, for all data that float32 can hold, and the same bits
-    on every machine and for any number of threads. Products in float32 only exclude rows, by a proven bound on their error:
-    it takes longer where they cannot tell many rows apart.
+    They are the best by scores in float64 of the numbers as float32, for all data that float32 can hold, and the same
+    bits on every machine and for any number of threads. Products in float32 only exclude rows, by a proven bound on
+    their error: it takes longer where they cannot tell many rows apart.
 
     Parameters
     ----------

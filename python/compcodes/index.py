@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 import warnings
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs, check_rows
 from compcodes._choices import Metric
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
@@ -21,6 +20,8 @@ from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 __all__ = ["Index", "MetricWarning"]
@@ -35,7 +36,8 @@ class Index:
 
     Searching compares each query with the *approximation* x̄ of every vector, which is what `reconstruct` returns: M
     table look-ups and additions each. The result is exactly the k best of these scores. Many threads may search at
-    once, also while one adds or removes: a search sees all of a change or nothing of it.
+    once, also while one changes the index: a search sees all of a change or nothing of it. A change that raises, Ctrl-C
+    too, has not happened. The child of a fork has the index as it was, whatever other threads were doing with it.
 
     Parameters
     ----------
@@ -86,10 +88,10 @@ class Index:
         # A copy: a later fit of the original changes nothing here.
         self._quantizer = adopted(quantizer, n_jobs)
         codebooks = self._quantizer.codebooks_
-        metric = metric or self._quantizer.metric_ or "ip"
-        model = (codebooks, self._quantizer._selection, self._quantizer._parameters())
-        self._core = _core.Index(*model, metric, bool(scale), bool(exact_norms), bool(residuals))
-        self.metric = str(metric)
+        if metric is None:
+            metric = cast(Metric, self._quantizer.metric_ or "ip")
+        self._core = _core.Index(self._quantizer._model(), metric, bool(scale), bool(exact_norms), bool(residuals))
+        self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
             warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
         self._scale, self._residuals = bool(scale), bool(residuals)
@@ -103,8 +105,8 @@ class Index:
         X : (n, d) array of any real type
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int, optional
-            At least 0, and not in the index yet. By default the numbers after the largest id so far: for the
-            first vectors 0, 1, 2, …
+            At least 0, and not in the index yet. By default the numbers after the largest id that there ever was: for
+            the first vectors 0, 1, 2, …, and never that of a vector that was removed.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -127,7 +129,7 @@ class Index:
             side = self._core.scales(X, codes, self.n_jobs)
         elif self._residuals:
             side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.add_codes(codes, ids, side)
+        self._core.add_codes(codes, ids, side, self.n_jobs)
         return self
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
@@ -136,11 +138,58 @@ class Index:
         With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
-        self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)))
+        self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)), None, self.n_jobs)
+        return self
+
+    def update(self, X: ArrayLike, ids: ArrayLike, *, progress: ProgressLike = None) -> Self:
+        """Put other vectors in the place of those with these ids, which keep their ids and places.
+
+        Searches that go on meanwhile see all of it or nothing.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time, and not kept.
+        ids : (n,) int
+            Ids that the index holds, each once.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        Index
+            Itself. After an error or Ctrl-C nothing is changed.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit, NaN or infinity in `X` (with the row), an id twice, or one that the index has not.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> index = cc.Index(cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)).add(X)
+        >>> X[[3, 5]] = X[[8, 9]]
+        >>> bool((index.update(X[[3, 5]], ids=[3, 5]).codes[[3, 5]] == index.codes[[8, 9]]).all())
+        True
+        """
+        X = as_vectors(X, "X", self._shape[2])
+        ids = as_ids(ids, len(X))
+        codes = encoded(self._quantizer, X, progress)
+        side = None
+        if self._scale:
+            side = self._core.scales(X, codes, self.n_jobs)
+        elif self._residuals:
+            side = self._core.residuals(X, codes, self.n_jobs)
+        self._core.update_codes(codes, ids, side, self.n_jobs)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids; the others keep their order and ids.
+
+        Where vectors are added after a removal, `search` takes the rows of `rerank` by their ids only. To exchange
+        vectors, see `update`.
 
         Returns
         -------
@@ -150,9 +199,14 @@ class Index:
         Raises
         ------
         ValueError
-            The index has no such id. Nothing is removed then.
+            The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        return self._core.remove(as_ids(ids, np.size(ids)))
+        return self._core.remove(as_ids(ids, np.size(ids)), self.n_jobs)
+
+    def reset(self) -> Self:
+        """Remove all vectors. Their ids are not given to others by default."""
+        self._core.clear()
+        return self
 
     def merge(self, other: Index) -> Self:
         """Add all vectors of another index with the same codebooks, metric and settings.
@@ -162,11 +216,11 @@ class Index:
         Raises
         ------
         ValueError
-            The indexes do not fit, or an id is in both. Nothing is added then.
+            The indexes do not fit, or an id is in both. Nothing is added then, nor after Ctrl-C.
         """
         if not isinstance(other, Index):
             raise ArgumentTypeError("other", f"is {type(other)}: want an Index")
-        self._core.merge(other._core)
+        self._core.merge(other._core, self.n_jobs)
         return self
 
     @overload
@@ -176,7 +230,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[False] = False,
         progress: ProgressLike = None,
@@ -189,7 +244,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[True],
         progress: ProgressLike = None,
@@ -216,7 +272,8 @@ class Index:
         k: int = 10,
         *,
         filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: bool = False,
         progress: ProgressLike = None,
@@ -233,9 +290,14 @@ class Index:
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, or range, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
-        rerank : (len(index), d) array of any real type, optional
+        rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
-            are read. Scores are then exact.
+            are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is
+            given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d): from a database, say.
+        rerank_ids : (m,) int, optional
+            The id of each row of `rerank`, each once; ids that are not in the index are of no account. Needed where
+            vectors were added after others were removed, since rows might then be taken for those of other vectors.
+            Ascending ids are looked up without sorting them first.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         certify : bool, default False
@@ -259,8 +321,8 @@ class Index:
         ------
         ValueError
             Shapes that do not fit, NaN or infinity in `Q`, a query whose squared distances are beyond float32, or k
-            below 1; `certify` without `rerank`, or for an index
-            without residuals.
+            below 1; `certify` without `rerank`, or for an index without residuals; `rerank` without `rerank_ids` where
+            they are needed; the id of a candidate is not among `rerank_ids`, or one is there twice.
         """
         queries = as_queries(Q, self._shape[2])
         k = as_count("k", k)
@@ -270,15 +332,30 @@ class Index:
             raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
         if certify and rerank is None:
             raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
-        vectors = None if rerank is None else as_vectors(rerank, "rerank", self._shape[2])
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
+        if rerank_ids is not None and (rerank is None or callable(rerank)):
+            raise ArgumentValueError(
+                "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
+            )
         allowed = None if filter is None else _as_filter(filter)
-        if certify and vectors is not None:
-            report = staged(progress, "search")
+        report = staged(progress, "search")
+        if rerank is None:
+            return self._core.search(queries, k, None, n_candidates, allowed, self.n_jobs, report)
+        if callable(rerank) or rerank_ids is not None:
+            vectors = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
+            row_ids = None if vectors is None or rerank_ids is None else as_ids(rerank_ids, len(vectors), "rerank_ids")
+            candidates = self._core.candidates(queries, n_candidates, certify, allowed, self.n_jobs, report)
+            if callable(rerank):  # while the index may change
+                vectors = _fetched(rerank, candidates.ids(), self._shape[2])
+            assert vectors is not None
+            scores, ids, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
+            return (scores, ids, certified) if certify else (scores, ids)
+        vectors = as_vectors(rerank, "rerank", self._shape[2])
+        if certify:
             return self._core.search_certified(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
-        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, staged(progress, "search"))
+        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -288,11 +365,18 @@ class Index:
         ValueError
             The index has no such id.
         """
-        return self._core.reconstruct(as_ids(ids, np.size(ids)))
+        return self._core.reconstruct(as_ids(ids, np.size(ids)), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""
         return len(self._core)
+
+    def __contains__(self, id: object) -> bool:
+        """Tell whether there is a vector with this id."""
+        if not isinstance(id, (int, np.integer)):
+            return False
+        id = int(id)
+        return 0 <= id <= _LARGEST and self._core.contains(id)
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -320,9 +404,9 @@ class Index:
         Raises
         ------
         OSError
-            The file cannot be written.
+            The file cannot be written. What was there stays then, as it does after Ctrl-C.
         """
-        self._core.save(os.fsdecode(path))
+        self._core.save(os.fsdecode(path), self.n_jobs)
 
     @classmethod
     def load(
@@ -342,8 +426,10 @@ class Index:
             As of the constructor.
         mmap : bool, default False
             Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
-            pages. Their checksum is then not verified. They are copied when the index is changed. The file may be
-            replaced meanwhile, as `save` does it, but not written in place.
+            pages. The codes are verified when the index is changed or saved, and copied when it is changed. The file
+            may be replaced meanwhile, as `save` does it, but must not be written in place or made shorter: that
+            changes results, and can end the process (SIGBUS). Without `mmap` the file is read, and what is written to
+            it meanwhile is an error at worst.
         quantizer : Quantizer or any object like one, optional
             What encodes vectors that are added, where it is none of this package's classes: files keep the codebooks
             of such a quantizer, not its `encode`. Without it the index has `CompositionalCodes.from_codebooks` of the
@@ -356,13 +442,18 @@ class Index:
         ValueError
             The file is damaged, of a later version, or not an index of compcodes; or `quantizer` has other codebooks.
         """
-        core = _core.Index.load(os.fsdecode(path), mmap)
+        name = os.fsdecode(path)
+        return cls._around(_core.Index.load(name, mmap, n_jobs), n_jobs, name, quantizer)
+
+    @classmethod
+    def _around(cls, core: _core.Index, n_jobs: int | None, name: str, quantizer: QuantizerLike | None) -> Self:
+        """Make an index of what the core has loaded from the file of that name."""
         metric, scale, exact_norms, residuals = core.settings()
         kept = core.model()
         if quantizer is None:
-            quantizer = Quantizer._restore(*kept)
-        elif not np.array_equal(adopted(quantizer).codebooks_, kept[0]):
-            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {os.fsdecode(path)}")
+            quantizer = Quantizer._restore(kept, name)
+        elif not np.array_equal(adopted(quantizer).codebooks_, kept.codebooks):
+            raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {name}")
         index = cls(
             quantizer,
             cast(Metric, _Stored(metric)),
@@ -400,14 +491,10 @@ class Index:
         return cls(quantizer, cast(Metric, taken.metric), n_jobs).add_codes(taken.codes, taken.ids)
 
     def __reduce__(self) -> tuple[object, ...]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "index.cc")
-            self.save(path)
-            with open(path, "rb") as file:
-                content = file.read()
-        # A file keeps the quantizer's registered class; another one goes along.
+        # Bytes keep the quantizer's registered class; another one goes along.
         own = self._quantizer
-        return _from_bytes, (content, self.n_jobs, type(self), None if type(own) in Quantizer._kinds.values() else own)
+        other = None if type(own) in Quantizer._kinds.values() else own
+        return _from_bytes, (self._core.to_bytes(), self.n_jobs, type(self), other)
 
     def __repr__(self) -> str:
         M, K, d = self._shape
@@ -443,22 +530,16 @@ def _from_bytes(
     content: bytes, n_jobs: int | None, kind: type[Index] = Index, quantizer: Quantizer | None = None
 ) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "index.cc")
-        with open(path, "wb") as file:
-            file.write(content)
-        return kind.load(path, n_jobs, quantizer=quantizer)
+    return kind._around(_core.Index.from_bytes(content), n_jobs, "<bytes>", quantizer)
 
 
 _LARGEST = 2**63 - 1
-"""The largest id there can be; no vector of a range has it, or a larger one."""
+"""The largest id that there can be."""
 
 
-def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_] | NDArray[np.int64]:
+def _as_filter(filter: ArrayLike | range) -> tuple[int, int, int] | NDArray[np.bool_] | NDArray[np.int64]:
     if isinstance(filter, range):
-        if filter.step == 1:
-            return min(max(filter.start, 0), _LARGEST), min(max(filter.stop, 0), _LARGEST)
-        filter = np.array(filter, dtype=np.int64)
+        return _clipped(filter)
     array = np.asarray(filter)
     if array.ndim != 1:
         raise ArgumentValueError("filter", f"has shape {array.shape}: want one dimension")
@@ -466,4 +547,27 @@ def _as_filter(filter: ArrayLike | range) -> tuple[int, int] | NDArray[np.bool_]
         return array
     if array.dtype.kind not in "iu" and array.size:
         raise ArgumentTypeError("filter", f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
-    return np.unique(array.astype(np.int64))
+    return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
+
+
+def _clipped(ids: range) -> tuple[int, int, int]:
+    """First, last and step of those of a range that can be ids, ascending; the last is below the first for none."""
+    ids = ids if ids.step > 0 else ids[::-1]
+    if not ids:
+        return 1, 0, 1
+    first = ids[0] if ids[0] >= 0 else ids[0] % ids.step
+    last = min(ids[-1], _LARGEST)
+    if first > last:
+        return 1, 0, 1
+    return first, last, min(ids.step, _LARGEST + 1)
+
+
+def _fetched(rerank: Callable[[NDArray[np.int64]], ArrayLike], ids: NDArray[np.int64], dim: int) -> NDArray[Any]:
+    """Ask a callable for the vectors of candidates."""
+    rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
+    if len(rows) != len(ids):
+        raise ArgumentValueError(
+            "rerank", f"returned {len(rows)} rows for {len(ids)} ids: want one for each, in their order"
+        )
+    check_rows("what rerank returned:", rows)
+    return rows

@@ -96,7 +96,10 @@ def concurrent(index, plain, more, query, counts):
         changes.append(lambda gone=states[-1][1][gone]: index.remove(gone))
         states.append(tuple(part[~gone] for part in states[-1]))
     Q, k = query
-    wants = [best(exact_scores(plain.metric, Q, plain.books, codes), ids, k, np.ones(len(ids), bool)) for codes, ids in states]
+    wants = [
+        best(exact_scores(plain.metric, Q, plain.books, codes), ids, k, np.ones(len(ids), bool))
+        for codes, ids in states
+    ]
     found, stop = [[] for _ in range(3)], threading.Event()
 
     def search(found):

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if settings.get("kind") == "index":
         index = load_index(args.file, args.jobs)
         content = {"kind": "index", "vectors": len(index), "metric": index.metric}
-        content |= {"scale": bool(settings.get("scale")), "bytes_per_vector": index.bytes_per_vector}
+        content |= {"scale": settings.get("scale") in ("true", True), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
     else:
         content = {"kind": "model"}
@@ -88,6 +88,8 @@ def _header(path: str) -> dict[str, Any]:
         text = file.read(min(length, _HEADER_LIMIT))
     try:
         header = json.loads(text)
-        return {**header, "settings": dict(json.loads(header["__metadata__"]["compcodes"]))}
+        metadata = header["__metadata__"]
+        ours = json.loads(metadata["compcodes"])  # in the first version of the format it holds all the others
+        return {**header, "settings": ours if ours["version"] == 1 else metadata}
     except (ValueError, KeyError, TypeError):
         return {}

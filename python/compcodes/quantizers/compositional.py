@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -128,6 +128,8 @@ class CompositionalCodes(Quantizer):
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
+    #: Seed and start of local search, which only the Rust crate sets.
+    _search: tuple[int, tuple[str, int] | None] = (0, None)
 
     def __init__(
         self,
@@ -338,6 +340,7 @@ class CompositionalCodes(Quantizer):
         none = np.zeros((0, self.n_features_in_), np.float32)
         directions = trainer.objective.directions
         self._direct(none if directions is None else directions)
+        self._search = 0, None
         self.history_ = trained.history
         self.metric_ = self.metric
         self.loss_ = losses.parameters(loss)
@@ -397,22 +400,33 @@ class CompositionalCodes(Quantizer):
             self.encoder = encoders.as_encoder(self.encoder)
         if self.loss is not None and not isinstance(self.loss, str):
             self.loss = losses.as_loss(self.loss)
-        self.metric_ = stored.get("fitted_metric")
-        if self.metric_ is not None and self.metric_ not in get_args(Metric):
-            raise ValueError(f"the model's metric is {self.metric_!r}, which this release does not know")
         try:
             self.loss_ = losses.parameters(losses.as_loss(stored.get("fitted_loss", "reconstruction")))
         except (TypeError, ValueError) as error:
             raise ValueError(f"the model's {error}") from None
-        rows, d = stored.get("directions", []), codebooks.shape[2]
-        try:
-            with np.errstate(over="ignore"):
-                directions = np.array(rows, dtype=np.float32).reshape(len(rows), d)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"the model's directions are not rows of {d} numbers") from None
-        _core.Encoder(np.zeros((1, 1, d), np.float32), directions=directions)  # checks them
-        self._direct(directions)
+        self._direct(np.zeros((0, codebooks.shape[2]), np.float32))
         return self
+
+    def _follow(self, model: _core.Model) -> None:
+        if model.directions is not None:
+            self._direct(model.directions)
+        if encoders.as_encoder(self.encoder).steps() != model.encoding:
+            self.encoder = encoders.of(*model.encoding)
+        if (self.loss_.get("eta") or 1.0) != model.eta:
+            self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
+        self.metric_ = model.metric
+        self._search = model.seed, model.start
+
+    def _recipe(self) -> dict[str, Any]:
+        seed, start = self._search
+        return {
+            "eta": self.loss_.get("eta") or 1.0,
+            "encoding": encoders.as_encoder(self.encoder).steps(),
+            "seed": seed,
+            "start": start,
+            "directions": self.directions_,
+            "metric": self.metric_,
+        }
 
     def _parameters(self) -> str:
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
@@ -420,11 +434,7 @@ class CompositionalCodes(Quantizer):
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if self.loss is not None and not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
-        directions = [[float(str(value)) for value in row] for row in self.directions_]  # as few digits as it takes
-        fitted = {"history": self.history_, "fitted_loss": self.loss_, "directions": directions}
-        if self.metric_ is not None:
-            fitted["fitted_metric"] = self.metric_
-        return as_json(params | fitted)
+        return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({"metric": "ip", **state})  # pickles of a release that knew no metric
@@ -481,16 +491,17 @@ class CompositionalCodes(Quantizer):
     def _encoder(self) -> encoders.Coder:
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
-        settings = encoder, eta, selection = (
+        settings = encoder, eta, selection, (seed, start) = (
             encoders.as_encoder(self.encoder),
             self.loss_.get("eta") or 1.0,
             self._selection,
+            self._search,
         )
         objective = Objective(eta, self.directions_)
         return self._prepared(
             (codebooks, self.directions_),
             settings,
-            lambda: encoder.build(codebooks, selection, objective, 0, self.n_jobs),
+            lambda: encoder.build(codebooks, selection, objective, seed, self.n_jobs, start),
         )
 
 

@@ -100,6 +100,9 @@ class RandomHyperplaneHash(Quantizer):
         encoder = self._prepared((codebooks,), None, lambda: _encoder(codebooks))
         return encoder.encode(X, self.n_jobs, report)
 
+    def _recipe(self) -> dict[str, Any]:
+        return {"signs": True}
+
     def search(
         self,
         Q: ArrayLike,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from compcodes import _core
 from compcodes.quantizers._training import Floats, Report
 from compcodes.quantizers.quantizer import Quantizer
 from compcodes.quantizers.subspaces import SubspaceQuantizer, edges, kmeans
@@ -63,7 +62,6 @@ class ProductQuantizer(SubspaceQuantizer):
             book[:, first:last] = word
         return codebooks, objectives
 
-    def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
+    def _span(self, codebooks: Floats) -> tuple[list[int], Floats | None]:
         M, _, d = codebooks.shape
-        parts = zip(codebooks, edges(d, M), strict=True)
-        return _core.SubspaceEncoder([np.ascontiguousarray(book[:, first:last]) for book, (first, last) in parts])
+        return [last - first for first, last in edges(d, M)], None

@@ -218,7 +218,7 @@ class Quantizer(Estimator):
         OSError
             The file cannot be written.
         """
-        _core.save_model(os.fsdecode(path), self._fitted(), self._selection, self._parameters())
+        self._model().save(os.fsdecode(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -232,28 +232,41 @@ class Quantizer(Estimator):
             The file is damaged, of a later version, or not one of compcodes; or it holds a model of another class
             (``Quantizer.load`` reads any).
         """
-        kept = _core.load_model(os.fsdecode(path))
-        kind = Quantizer._kind_of(kept[2])
+        name = os.fsdecode(path)
+        kept = _core.Model.load(name)
+        kind = Quantizer._kind_of(kept, name)
         if issubclass(cls, kind):
             kind = cls
         elif not issubclass(kind, cls):
-            raise ValueError(f"{os.fsdecode(path)}: holds a {kind.__name__}, not a {cls.__name__}")
-        model = kind._restored(*kept[:2], json.loads(kept[2]))
+            raise ValueError(f"{name}: holds a {kind.__name__}, not a {cls.__name__}")
+        model = kind._made_of(kept, name)
         assert isinstance(model, cls)
         return model
 
     @staticmethod
-    def _restore(codebooks: NDArray[np.float32], selection: str, parameters: str) -> Quantizer:
-        """Rebuild a model, of the registered class that made it, from what a file keeps."""
-        return Quantizer._kind_of(parameters)._restored(codebooks, selection, json.loads(parameters))
+    def _restore(model: _core.Model, name: str) -> Quantizer:
+        """Rebuild a model, of the registered class that made it, from what the file of that name keeps."""
+        return Quantizer._kind_of(model, name)._made_of(model, name)
 
     @staticmethod
-    def _kind_of(parameters: str) -> type[Quantizer]:
+    def _kind_of(model: _core.Model, name: str) -> type[Quantizer]:
         """Find the registered class of the method that a file names."""
-        method = json.loads(parameters).get("method", "compositional")
-        if method not in Quantizer._kinds:
-            raise ValueError(f"the model is of the method {method!r}, which is not registered: see Quantizer.register")
+        method = json.loads(model.parameters).get("method", "compositional")
+        if not isinstance(method, str) or method not in Quantizer._kinds:
+            raise ValueError(
+                f"{name}: the model is of the method {method!r}, which is not registered: see Quantizer.register"
+            )
         return Quantizer._kinds[method]
+
+    @classmethod
+    def _made_of(cls, model: _core.Model, name: str) -> Self:
+        """Rebuild a model of this class from what the file of that name keeps."""
+        try:
+            made = cls._restored(model.codebooks, model.selection, json.loads(model.parameters))
+            made._follow(model)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from None
+        return made
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
@@ -271,8 +284,19 @@ class Quantizer(Estimator):
             raise ValueError("the model's history is not a list of entries")
         return self
 
+    def _model(self) -> _core.Model:
+        """Return all that a file keeps."""
+        return _core.Model(self._fitted(), self._selection, parameters=self._parameters(), **self._recipe())
+
+    def _recipe(self) -> dict[str, Any]:
+        """How codes are chosen, as `_core.Model` takes it, so that every program encodes alike."""
+        return {}
+
+    def _follow(self, model: _core.Model) -> None:
+        """Choose codes as the model of a file does: where its parameters differ, the recipe is right."""
+
     def _parameters(self) -> str:
-        """All that a file keeps beside the codebooks, as JSON."""
+        """What only this package reads: parameters and history, as JSON."""
         if not isinstance(self, Quantizer._kinds.get(self.method, ())):
             return as_json({"history": getattr(self, "history_", [])})  # loaded as `from_codebooks` would make it
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +124,11 @@ class ResidualQuantizer(Quantizer):
         encoder = self._prepared((codebooks,), self.beam, lambda: self._core_encoder(codebooks))
         return encoder.encode(X, self.n_jobs, report)
 
-    def _parameters(self) -> str:
-        # "encoder" tells the Rust crate how to encode.
-        return json.dumps(json.loads(super()._parameters()) | {"encoder": {"name": "beam", "width": int(self.beam)}})
+    def _recipe(self) -> dict[str, Any]:
+        return {"encoding": ("beam", int(self.beam))}
+
+    def _follow(self, model: _core.Model) -> None:
+        name, width = model.encoding
+        if name != "beam":
+            raise ValueError(f"the model's encoder is {name!r}: want 'beam'")
+        self.beam = width

@@ -27,6 +27,8 @@ class SubspaceQuantizer(Quantizer):
     The nearest codeword of each subspace then is the best code.
     """
 
+    _known: tuple[Floats, tuple[list[int], Floats | None]] | None = None
+
     def __init__(
         self,
         n_codebooks: int = 8,
@@ -92,8 +94,24 @@ class SubspaceQuantizer(Quantizer):
         return encoder.encode(X, self.n_jobs, report)
 
     def _encoder(self, codebooks: Floats) -> _core.SubspaceEncoder:
-        words, rotation = spans(codebooks)
-        return _core.SubspaceEncoder(words, rotation)
+        return _core.SubspaceEncoder.of(codebooks, *self._subspaces())
+
+    def _subspaces(self) -> tuple[list[int], Floats | None]:
+        """Dimensions of each subspace, and a basis of them all; found once, and kept in files."""
+        codebooks = self._fitted()
+        if self._known is None or self._known[0] is not codebooks:
+            self._known = (codebooks, self._span(codebooks))
+        return self._known[1]
+
+    def _span(self, codebooks: Floats) -> tuple[list[int], Floats | None]:
+        return spans(codebooks)
+
+    def _recipe(self) -> dict[str, Any]:
+        return {"subspaces": self._subspaces()}
+
+    def _follow(self, model: _core.Model) -> None:
+        if model.subspaces is not None:
+            self._known = (self._fitted(), model.subspaces)
 
 
 def edges(d: int, M: int) -> list[tuple[int, int]]:
@@ -121,16 +139,14 @@ def rotated_back(words: list[Floats] | list[Doubles], rotation: Doubles) -> Doub
     return np.stack([book @ rotation[:, first:last].T for book, (first, last) in parts])
 
 
-def spans(codebooks: Floats) -> tuple[list[Floats], Floats]:
-    """Codewords in an orthonormal basis of what each codebook spans about its mean, and all bases (d, Σ d_m).
+def spans(codebooks: Floats) -> tuple[list[int], Floats]:
+    """Dimensions of what each codebook spans about its mean, and orthonormal bases of all of it (d, Σ d_m).
 
     Nearness to a codeword needs nothing of a vector but its part there. So codebooks alone say how to encode, wherever
     they come from.
     """
-    words, bases = [], []
+    bases = []
     for book in codebooks.astype(np.float64):
         _, values, directions = np.linalg.svd(book - book.mean(axis=0), full_matrices=False)
-        basis = directions[: max(1, np.count_nonzero(values > 1e-6 * values[0]))].T
-        words.append((book @ basis).astype(np.float32))
-        bases.append(basis)
-    return words, np.hstack(bases).astype(np.float32)
+        bases.append(directions[: max(1, np.count_nonzero(values > 1e-6 * values[0]))].T)
+    return [basis.shape[1] for basis in bases], np.hstack(bases).astype(np.float32)

@@ -18,7 +18,7 @@ from compcodes._arrays import check_range
 from compcodes.errors import ArgumentValueError
 from compcodes.training.losses import Objective
 
-__all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "parameters"]
+__all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "of", "parameters"]
 
 
 class Coder(Protocol):
@@ -47,10 +47,19 @@ class Encoder(Protocol):
     anneals: ClassVar[bool]
     """Whether training with it gains by noise on the codebooks."""
 
+    def steps(self) -> tuple[str, int]:
+        """Name and effort, as files keep them for every program."""
+
     def build(
-        self, codebooks: NDArray[np.float32], selection: str, objective: Objective, seed: int, n_jobs: int | None
+        self,
+        codebooks: NDArray[np.float32],
+        selection: str,
+        objective: Objective,
+        seed: int,
+        n_jobs: int | None,
+        start: tuple[str, int] | None = None,
     ) -> Coder:
-        """Prepare what encodes with `codebooks` (M, K, d)."""
+        """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
 
     def for_training(self) -> Encoder:
         """Return the same with the effort that a pass of training takes."""
@@ -65,13 +74,22 @@ class _Core:
     def _effort(self) -> int:
         return 0
 
+    def steps(self) -> tuple[str, int]:
+        """Name and effort, as files keep them for every program."""
+        return self.name, self._effort()
+
     def build(
-        self, codebooks: NDArray[np.float32], selection: str, objective: Objective, seed: int, n_jobs: int | None
+        self,
+        codebooks: NDArray[np.float32],
+        selection: str,
+        objective: Objective,
+        seed: int,
+        n_jobs: int | None,
+        start: tuple[str, int] | None = None,
     ) -> _core.Encoder:
-        """Prepare what encodes with `codebooks` (M, K, d)."""
-        encoding = self.name, self._effort()
+        """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
         return _core.Encoder(
-            codebooks, selection, objective.eta, encoding, seed, n_jobs, directions=objective.directions
+            codebooks, selection, objective.eta, self.steps(), seed, n_jobs, start, directions=objective.directions
         )
 
     def for_training(self) -> Encoder:
@@ -164,6 +182,13 @@ def as_encoder(encoder: Any) -> Encoder:
             "encoder", f"is {name!r}: want one of {', '.join(map(repr, _NAMED))}, or an object of those"
         )
     return _NAMED[name](**given)
+
+
+def of(name: str, effort: int) -> Encoder:
+    """Make the encoder of which `steps` says this."""
+    if name == "greedy":
+        return Greedy()
+    return Beam(effort) if name == "beam" else LocalSearch(effort)
 
 
 def parameters(encoder: Encoder) -> dict[str, Any]:

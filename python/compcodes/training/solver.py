@@ -113,7 +113,9 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
         try:
             inverses = _decompose(tiles, threads)
         except np.linalg.LinAlgError:
-            raise ArgumentValueError("ridge", f"is {ridge}: too small for the normal equations, want a larger one") from None
+            raise ArgumentValueError(
+                "ridge", f"is {ridge}: too small for the normal equations, want a larger one"
+            ) from None
         threads.each(lambda own: _substitute(tiles, inverses, right[..., own], threads), columns)
     solution: Doubles = right.reshape(-1, d)[:p] + previous
     return solution

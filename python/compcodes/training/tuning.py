@@ -101,7 +101,7 @@ class Sample:
             if loss.metric not in self.starts:
                 self.starts[loss.metric] = trainer.start()
             trained = trainer.run(self.starts[loss.metric])
-            index = _core.Index(trained.codebooks, self.trainer.selection, "{}", "ip", False, False, False)
+            index = _core.Index(_core.Model(trained.codebooks, self.trainer.selection), "ip", False, False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
             self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)

@@ -20,7 +20,7 @@ fn main() -> compcodes::Result<()> {
     let (first, last) = (trained.history[0], trained.history[trained.history.len() - 1]);
     println!("mean loss: {first:.3} at the start, {last:.3} after {} iterations", trained.history.len() - 1);
 
-    let mut index = Index::new(Model::new(trained.codebooks, training.selection));
+    let mut index = Index::new(Model::trained(trained.codebooks, &training));
     index.add(&vectors.view(), None, &())?;
     let path = std::env::temp_dir().join("compcodes-example.cc");
     index.save(&path)?;

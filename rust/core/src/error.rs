@@ -60,3 +60,8 @@ macro_rules! argument {
     ($name:expr, $($arg:tt)*) => { $crate::error::Error::Argument { name: $name, problem: format!($($arg)*) } };
 }
 pub(crate) use argument;
+
+/// What is stored has another checksum than it was stored with.
+pub(crate) fn damaged(what: &str) -> Error {
+    invalid!("damaged: the checksum of {what} does not match")
+}

@@ -5,6 +5,7 @@ use crate::errors::to_python;
 use crate::run::run;
 use compcodes::Selection;
 use compcodes::encode::{self, Encode, Encoding, Loss, Objective, Start};
+use compcodes::model::Subspaces;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,14 +27,29 @@ fn width(width: usize) -> PyResult<usize> {
     Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
 }
 
-pub(crate) fn encoding(name: &str, effort: usize, seed: u64) -> PyResult<Encoding> {
+pub(crate) fn encoding(
+    name: &str,
+    effort: usize,
+    start: Option<(String, usize)>,
+    seed: u64,
+) -> PyResult<Encoding> {
     match name {
         "greedy" => Ok(Encoding::Greedy),
         "beam" => Ok(Encoding::Beam { width: width(effort)? }),
-        "local-search" => Ok(Encoding::LocalSearch { start: Start::Greedy, rounds: effort, seed }),
+        "local-search" => Ok(Encoding::LocalSearch { start: self::start(start)?, rounds: effort, seed }),
         _ => Err(PyValueError::new_err(format!(
             "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
         ))),
+    }
+}
+
+fn start(start: Option<(String, usize)>) -> PyResult<Start> {
+    match start.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("greedy", _)) => Ok(Start::Greedy),
+        Some(("beam", effort)) => Ok(Start::Beam { width: width(effort)? }),
+        Some((name, _)) => {
+            Err(PyValueError::new_err(format!("start is {name:?}: want \"greedy\" or \"beam\"")))
+        }
     }
 }
 
@@ -45,14 +61,14 @@ pub(crate) fn objective(eta: f64, directions: Option<Any<'_, '_>>) -> PyResult<O
 /// Encodes with fixed codebooks.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Encoder {
-    encoder: encode::Encoder,
+    encoder: Box<dyn Encode>,
 }
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds).
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, directions=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -62,19 +78,14 @@ impl Encoder {
         encoding: Option<(String, usize)>,
         seed: u64,
         n_jobs: Option<i64>,
+        start: Option<(String, usize)>,
         directions: Option<Any<'_, '_>>,
     ) -> PyResult<Self> {
-        let Objective { loss, directions } = objective(eta, directions)?;
+        let objective = objective(eta, directions)?;
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
         let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
-        let encoding = self::encoding(&name, effort, seed)?;
-        let encoder = run(py, n_jobs, None, |_| {
-            let encoder = match directions {
-                None => encode::Encoder::new(&books, selection),
-                Some(directions) => encode::Encoder::stretched(&books, selection, directions),
-            };
-            Ok(encoder?.with_loss(loss).with_encoding(encoding))
-        })?;
+        let encoding = self::encoding(&name, effort, start, seed)?;
+        let encoder = run(py, n_jobs, None, |_| encode::encoder(&books, selection, &objective, encoding))?;
         Ok(Self { encoder })
     }
 
@@ -103,7 +114,7 @@ impl Encoder {
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-        improve(&self.encoder, py, x, codes, n_jobs, progress)
+        improve(&*self.encoder, py, x, codes, n_jobs, progress)
     }
 }
 
@@ -141,6 +152,21 @@ impl SubspaceEncoder {
         let words: Vec<_> = words.iter().map(|words| words.as_array().to_owned()).collect();
         let rotation = rotation.as_ref().map(|rotation| rotation.as_array());
         Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
+    }
+
+    /// Of codebooks in subspaces: the dimensions of each, and a basis (d, Σ d_m) f32 of all if they are not the
+    /// dimensions themselves. Encodes as a model of these does.
+    #[staticmethod]
+    #[pyo3(signature = (codebooks, sizes, basis=None))]
+    fn of(
+        codebooks: Any<'_, '_>,
+        sizes: Vec<usize>,
+        basis: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<Self> {
+        let codebooks = self::codebooks(codebooks, "codebooks")?;
+        let subspaces = Subspaces::new(sizes, basis.map(|basis| basis.as_array().to_owned()));
+        let encoder = subspaces.and_then(|subspaces| subspaces.encoder(&codebooks));
+        Ok(Self { encoder: encoder.map_err(to_python)? })
     }
 
     #[pyo3(signature = (x, n_jobs=None, progress=None))]

@@ -1,63 +1,33 @@
-//! Models, indexes and searches.
+//! Indexes and searches.
 
-use crate::arrays::{Rows, codebooks, codes, ids, queries};
+use crate::arrays::{Rows, codes, ids, queries};
 use crate::errors::to_python;
-use crate::run::{here, pool, run, run_holding};
-use compcodes::index::Settings;
+use crate::model::Model;
+use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
+use crate::shared::{Shared, Stop, Turn};
+use compcodes::Result;
+use compcodes::index::{Change, Settings};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::search::exact;
-use compcodes::{Codebooks, Result};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 /// Scores (nq, k) f32 and ids or positions (nq, k) i64.
 type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
-/// Codebooks (M, K, d) f32, selection, parameters as JSON.
-type Parts<'py> = (Bound<'py, PyArray3<f32>>, &'static str, String);
 
 /// Codes and table entries below which a search takes less time than to wake up other threads for it.
 const BRIEF: usize = 16_000_000;
+/// Vectors that are added, removed or replaced in less time than it takes to wake up other threads for it.
+const FEW: usize = 4096;
 
 fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
     (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
-}
-
-/// `parameters` is a JSON object.
-fn model(codebooks: Codebooks, selection: &str, parameters: &str) -> PyResult<compcodes::Model> {
-    let parameters = serde_json::from_str(parameters)
-        .map_err(|e| PyValueError::new_err(format!("parameters are not a JSON object: {e}")))?;
-    Ok(compcodes::Model { codebooks, selection: selection.parse().map_err(to_python)?, parameters })
-}
-
-fn parts<'py>(py: Python<'py>, model: &compcodes::Model) -> Parts<'py> {
-    let parameters = serde_json::Value::Object(model.parameters.clone()).to_string();
-    (model.codebooks.view().to_owned().into_pyarray(py), model.selection.name(), parameters)
-}
-
-/// Writes a model to a file.
-#[pyfunction]
-pub(crate) fn save_model(
-    py: Python<'_>,
-    path: PathBuf,
-    codebooks: Any<'_, '_>,
-    selection: &str,
-    parameters: &str,
-) -> PyResult<()> {
-    let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
-    py.detach(|| model.save(path)).map_err(to_python)
-}
-
-/// (codebooks, selection, parameters) of the model in a file.
-#[pyfunction]
-pub(crate) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Parts<'_>> {
-    let model = py.detach(|| compcodes::Model::load(path)).map_err(to_python)?;
-    Ok(parts(py, &model))
 }
 
 /// Scores and rows of the exact largest inner products.
@@ -78,56 +48,89 @@ pub(crate) fn exact_search<'py>(
     Ok(found(py, run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, metric, monitor))?))
 }
 
-/// Codes, ids and the model; searched by many threads at once. An addition waits for the searches under way, and a
-/// search sees all of an addition or nothing of it.
+/// Codes, ids and the model; searched by many threads at once. A change is prepared while they search, and made between
+/// two searches: a search sees all of it or nothing.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Index {
-    index: RwLock<compcodes::Index>,
+    index: Shared<compcodes::Index>,
 }
 
 impl Index {
-    fn read(&self) -> RwLockReadGuard<'_, compcodes::Index> {
-        // Nothing of the core leaves an index half changed.
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    fn new_with(index: compcodes::Index) -> Self {
+        Self { index: Shared::new(index) }
     }
 
-    /// Changes the index, off the interpreter lock. The lock is taken outside the pool: see [`run_holding`].
-    fn change<T: Send>(
+    /// Prepares a change and makes it; returns how many vectors it adds, removes or replaces. After an exception nothing
+    /// is changed.
+    fn change(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&mut compcodes::Index) -> Result<T> + Send,
-    ) -> PyResult<T> {
-        let pool = pool(None)?;
-        let locked = || {
-            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-            let index = &mut *index;
-            pool.install(|| change(index))
+        n_jobs: Option<i64>,
+        prepare: impl FnOnce(&compcodes::Index, &dyn Monitor) -> Result<Change> + Send,
+    ) -> PyResult<usize> {
+        let looks = |stop: Stop<'_>| {
+            let turn = self.index.turn(stop)?;
+            Ok((turn, self.index.look(stop)?))
         };
-        py.detach(locked).map_err(to_python)
+        let prepare =
+            |(turn, index): (Turn, Look), monitor: &dyn Monitor| Ok((turn, prepare(&index, monitor)?));
+        let (turn, change) = run_holding(py, n_jobs, None, looks, prepare)?;
+        self.commit(py, n_jobs, turn, change)
     }
 
-    /// Reads the index, off the interpreter lock since a writer may hold the index.
+    fn commit(&self, py: Python<'_>, n_jobs: Option<i64>, turn: Turn, change: Change) -> PyResult<usize> {
+        let change = Box::new(change); // which may be handed back
+        // Where nobody searches it takes no thread to wait on.
+        let here_and_now = if change.n() <= FEW {
+            let apply = |index: &mut compcodes::Index, change: Box<Change>| index.apply(*change);
+            here(py, || self.index.try_commit(&turn, change, apply))?
+        } else {
+            Err(change)
+        };
+        let done = match here_and_now {
+            Ok(done) => {
+                settle(py, None);
+                done
+            }
+            Err(change) => {
+                let pool = changing()?;
+                run_whole(py, n_jobs, |_, _, stop| {
+                    self.index.commit(&turn, stop, |index| pool.install(|| index.apply(*change)))
+                })?
+            }
+        };
+        done.map_err(to_python)
+    }
+
+    /// Reads the index, off the interpreter lock since it may take a while.
     fn look<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&compcodes::Index) -> T + Send) -> PyResult<T> {
         let pool = pool(None)?;
-        Ok(py.detach(|| {
-            let index = self.read();
-            let index = &*index;
-            pool.install(|| look(index))
-        }))
+        py.detach(|| {
+            let index = self.index.peek()?;
+            Ok(pool.install(|| look(&index)))
+        })
+    }
+
+    /// Reads a number of the index.
+    fn glance<T: Send>(&self, py: Python<'_>, look: fn(&compcodes::Index) -> T) -> PyResult<T> {
+        match self.index.try_look() {
+            Some(index) => Ok(look(&index)),
+            None => py.detach(|| Ok(look(&*self.index.peek()?))),
+        }
     }
 }
 
 /// Which vectors a search may find.
 #[derive(FromPyObject)]
 enum Filter<'py> {
-    /// The first id and the one after the last.
-    Range((i64, i64)),
+    /// The first id, the last one, and the step.
+    Range((i64, i64, u64)),
     Array(Bound<'py, PyAny>),
 }
 
 /// The same, off the interpreter lock.
 enum Allowed {
-    Range(i64, i64),
+    Range(i64, i64, u64),
     Mask(Vec<bool>),
     Ids(Vec<i64>),
 }
@@ -135,7 +138,7 @@ enum Allowed {
 impl Filter<'_> {
     fn detach(self) -> PyResult<Allowed> {
         match self {
-            Filter::Range((first, last)) => Ok(Allowed::Range(first, last)),
+            Filter::Range((first, last, step)) => Ok(Allowed::Range(first, last, step)),
             Filter::Array(array) => match array.extract::<PyReadonlyArray1<'_, bool>>() {
                 Ok(mask) => Ok(Allowed::Mask(mask.as_array().to_vec())),
                 Err(_) => Ok(Allowed::Ids(ids(&array, "filter")?.as_array().to_vec())),
@@ -145,65 +148,81 @@ impl Filter<'_> {
 }
 
 impl Allowed {
-    fn words(&self, index: &compcodes::Index) -> Result<Vec<u64>> {
+    fn words(&self, index: &compcodes::Index, monitor: &dyn Monitor) -> Result<Vec<u64>> {
         match self {
-            Allowed::Range(first, last) => Ok(index.allow(|id| (*first..*last).contains(&id))),
-            Allowed::Ids(ids) => Ok(index.allow_ids(ids)),
-            Allowed::Mask(mask) => index.allow_mask(mask),
+            Allowed::Range(first, last, step) => index.allow_range(*first..=*last, *step, monitor),
+            Allowed::Ids(ids) => index.allow_ids(ids, monitor),
+            Allowed::Mask(mask) => index.allow_mask(mask, monitor),
         }
     }
 }
 
-type Guard<'a> = RwLockReadGuard<'a, compcodes::Index>;
+type Look = Arc<compcodes::Index>;
 
 #[pymethods]
 impl Index {
     #[new]
     fn new(
-        codebooks: Any<'_, '_>,
-        selection: &str,
-        parameters: &str,
+        model: PyRef<'_, Model>,
         metric: &str,
         scale: bool,
         exact_norms: bool,
         residuals: bool,
     ) -> PyResult<Self> {
-        let model = model(self::codebooks(codebooks, "codebooks")?, selection, parameters)?;
         let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms, residuals };
-        let index = compcodes::Index::with(model, settings).map_err(to_python)?;
-        Ok(Self { index: RwLock::new(index) })
+        Ok(Self::new_with(compcodes::Index::with(model.model.clone(), settings).map_err(to_python)?))
     }
 
     #[staticmethod]
-    #[pyo3(signature = (path, mmap=false))]
-    fn load(py: Python<'_>, path: PathBuf, mmap: bool) -> PyResult<Self> {
-        let load = || if mmap { compcodes::Index::map(path) } else { compcodes::Index::load(path) };
-        let index = py.detach(load).map_err(to_python)?;
-        Ok(Self { index: RwLock::new(index) })
+    #[pyo3(signature = (path, mmap=false, n_jobs=None))]
+    fn load(py: Python<'_>, path: PathBuf, mmap: bool, n_jobs: Option<i64>) -> PyResult<Self> {
+        let load = |monitor: &dyn Monitor| match mmap {
+            true => compcodes::Index::map(path),
+            false => compcodes::Index::load_heeding(path, monitor),
+        };
+        Ok(Self::new_with(run(py, n_jobs, None, load)?))
     }
 
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.look(py, |index| index.save(path))?.map_err(to_python)
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, content: &[u8]) -> PyResult<Self> {
+        Ok(Self::new_with(run(py, None, None, |monitor| compcodes::Index::from_bytes(content, monitor))?))
+    }
+
+    /// After an exception the old file is still there.
+    #[pyo3(signature = (path, n_jobs=None))]
+    fn save(&self, py: Python<'_>, path: PathBuf, n_jobs: Option<i64>) -> PyResult<()> {
+        run_whole(py, n_jobs, |pool, monitor, stop| {
+            let index = self.index.look(stop)?;
+            pool.install(|| index.save_heeding(path, monitor)).map_err(to_python)
+        })
+    }
+
+    /// What `save` writes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = |index: Look, monitor: &dyn Monitor| index.to_bytes(monitor);
+        Ok(PyBytes::new(py, &run_holding(py, None, None, |stop| self.index.look(stop), bytes)?))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.look(py, compcodes::Index::len)
+        self.glance(py, compcodes::Index::len)
     }
 
-    /// (codebooks, selection, parameters).
-    fn model<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        let model = self.look(py, |index| index.model().clone())?;
-        Ok(parts(py, &model))
+    fn contains(&self, py: Python<'_>, id: i64) -> PyResult<bool> {
+        self.look(py, |index| index.contains(id))
+    }
+
+    fn model(&self, py: Python<'_>) -> PyResult<Model> {
+        Ok(Model { model: self.look(py, |index| index.model().clone())? })
     }
 
     /// (metric, scale, exact_norms, residuals).
     fn settings(&self, py: Python<'_>) -> PyResult<(&'static str, bool, bool, bool)> {
-        let settings = self.look(py, compcodes::Index::settings)?;
+        let settings = self.glance(py, compcodes::Index::settings)?;
         Ok((settings.metric.name(), settings.scale, settings.exact_norms, settings.residuals))
     }
 
     fn bytes_per_vector(&self, py: Python<'_>) -> PyResult<usize> {
-        self.look(py, compcodes::Index::bytes_per_vector)
+        self.glance(py, compcodes::Index::bytes_per_vector)
     }
 
     /// All codes, (n, M) u8.
@@ -220,19 +239,43 @@ impl Index {
         Ok(ids.into_pyarray(py))
     }
 
-    #[pyo3(signature = (codes, ids=None, side=None))]
+    #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None))]
     fn add_codes(
         &self,
         py: Python<'_>,
         codes: Any<'_, '_>,
         ids: Option<Any<'_, '_>>,
         side: Option<PyReadonlyArray1<'_, f32>>,
+        n_jobs: Option<i64>,
     ) -> PyResult<()> {
         let codes = self::codes(codes, "codes")?;
         let ids = ids.map(|array| self::ids(array, "ids")).transpose()?.map(|ids| ids.as_array().to_vec());
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
-        self.change(py, |index| index.add_codes(codes, ids.as_deref(), side.as_deref()))
+        let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
+            index.prepare_add_codes(codes, ids.as_deref(), side.as_deref(), monitor)
+        };
+        self.change(py, n_jobs, prepare).map(drop)
+    }
+
+    /// Puts codes in the place of those of the vectors with these ids.
+    #[pyo3(signature = (codes, ids, side=None, n_jobs=None))]
+    fn update_codes(
+        &self,
+        py: Python<'_>,
+        codes: Any<'_, '_>,
+        ids: Any<'_, '_>,
+        side: Option<PyReadonlyArray1<'_, f32>>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<()> {
+        let codes = self::codes(codes, "codes")?;
+        let ids = self::ids(ids, "ids")?.as_array().to_vec();
+        let side = side.map(|side| side.as_array().to_vec());
+        let codes = codes.as_array();
+        let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
+            index.prepare_update_codes(codes, &ids, side.as_deref(), monitor)
+        };
+        self.change(py, n_jobs, prepare).map(drop)
     }
 
     /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
@@ -246,8 +289,8 @@ impl Index {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let scales = |index: &Guard<'_>, _: &dyn Monitor| index.model().scales(&*x, codes);
-        Ok(run_holding(py, n_jobs, None, || self.read(), scales)?.into_pyarray(py))
+        let scales = |index: Look, monitor: &dyn Monitor| index.model().scales(&*x, codes, monitor);
+        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), scales)?.into_pyarray(py))
     }
 
     /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
@@ -261,20 +304,35 @@ impl Index {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let residuals = |index: &Guard<'_>, _: &dyn Monitor| index.model().residuals(&*x, codes);
-        Ok(run_holding(py, n_jobs, None, || self.read(), residuals)?.into_pyarray(py))
+        let residuals = |index: Look, monitor: &dyn Monitor| index.model().residuals(&*x, codes, monitor);
+        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), residuals)?.into_pyarray(py))
     }
 
     /// How many vectors there were with these ids.
-    fn remove(&self, py: Python<'_>, ids: Any<'_, '_>) -> PyResult<usize> {
+    #[pyo3(signature = (ids, n_jobs=None))]
+    fn remove(&self, py: Python<'_>, ids: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<usize> {
         let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        self.change(py, |index| index.remove(&ids))
+        self.change(py, n_jobs, |index, monitor| index.prepare_remove(&ids, monitor))
     }
 
-    fn merge(&self, py: Python<'_>, other: PyRef<'_, Index>) -> PyResult<()> {
-        // By way of a copy: two locks held at once could wait for each other.
-        let other = other.look(py, compcodes::Index::clone)?;
-        self.change(py, |index| index.merge(&other))
+    /// Removes all vectors.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, None, |index, _| index.prepare_clear()).map(drop)
+    }
+
+    #[pyo3(signature = (other, n_jobs=None))]
+    fn merge(&self, py: Python<'_>, other: Bound<'_, Index>, n_jobs: Option<i64>) -> PyResult<()> {
+        let other = &other.get().index;
+        // In its turn: what waits for a turn must not look at an index meanwhile, for it may be this one.
+        let looks = |stop: Stop<'_>| {
+            let turn = self.index.turn(stop)?;
+            Ok((turn, self.index.look(stop)?, other.look(stop)?))
+        };
+        let prepare = |(turn, index, other): (Turn, Look, Look), monitor: &dyn Monitor| {
+            Ok((turn, index.prepare_merge(&other, monitor)?))
+        };
+        let (turn, change) = run_holding(py, n_jobs, None, looks, prepare)?;
+        self.commit(py, n_jobs, turn, change).map(drop)
     }
 
     /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
@@ -297,7 +355,7 @@ impl Index {
         let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
         let vectors = rows.as_ref().map(Rows::view);
         let search = |index: &compcodes::Index, monitor: &dyn Monitor| -> Result<Hits> {
-            let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
+            let allowed = allowed.as_ref().map(|allowed| allowed.words(index, monitor)).transpose()?;
             match &vectors {
                 None => index.search(queries, k, allowed.as_deref(), monitor),
                 Some(vectors) => {
@@ -313,14 +371,13 @@ impl Index {
                 && work < if n_jobs == Some(1) { 4 * BRIEF } else { BRIEF }
         };
         // Where a change is under way there is nothing brief about it.
-        if let Ok(index) = self.index.try_read()
+        if let Some(index) = self.index.try_look()
             && brief(&index)
         {
-            let index = &*index;
-            return Ok(found(py, here(py, || search(index, &()))?.map_err(to_python)?));
+            return Ok(found(py, here(py, || search(&index, &()))?.map_err(to_python)?));
         }
-        let search = |index: &Guard<'_>, monitor: &dyn Monitor| search(index, monitor);
-        Ok(found(py, run_holding(py, n_jobs, progress, || self.read(), search)?))
+        let search = |index: Look, monitor: &dyn Monitor| search(&index, monitor);
+        Ok(found(py, run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?))
     }
 
     /// (scores, ids, certified): like `search`, and (nq,) bool says whose results are proven exact.
@@ -343,19 +400,99 @@ impl Index {
         let allowed = filter.map(Filter::detach).transpose()?;
         let rows = Rows::new(vectors, "rerank")?;
         let vectors = rows.view();
-        let search = |index: &Guard<'_>, monitor: &dyn Monitor| {
-            let allowed = allowed.as_ref().map(|allowed| allowed.words(index)).transpose()?;
+        let search = |index: Look, monitor: &dyn Monitor| {
+            let allowed = allowed.as_ref().map(|allowed| allowed.words(&index, monitor)).transpose()?;
             index.search_certified(queries, k, (&*vectors, n_candidates), allowed.as_deref(), monitor)
         };
-        let (hits, certified) = run_holding(py, n_jobs, progress, || self.read(), search)?;
+        let (hits, certified) = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
         let (scores, ids) = found(py, hits);
         Ok((scores, ids, certified.into_pyarray(py)))
     }
 
+    /// The vectors that are best by code for some queries, to be scored exactly; `certify`: so that results can be proven.
+    #[pyo3(signature = (queries, n_candidates, certify=false, filter=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn candidates<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        n_candidates: usize,
+        certify: bool,
+        filter: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Candidates> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let allowed = filter.map(Filter::detach).transpose()?;
+        let search = |index: Look, monitor: &dyn Monitor| {
+            let allowed = allowed.as_ref().map(|allowed| allowed.words(&index, monitor)).transpose()?;
+            match certify {
+                true => index.certifiable_candidates(queries, n_candidates, allowed.as_deref(), monitor),
+                false => index.candidates(queries, n_candidates, allowed.as_deref(), monitor),
+            }
+        };
+        let candidates = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
+        Ok(Candidates { candidates })
+    }
+
     /// The approximations of the vectors with these ids, (n, d) f32.
-    fn reconstruct<'py>(&self, py: Python<'py>, ids: Any<'_, 'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    #[pyo3(signature = (ids, n_jobs=None))]
+    fn reconstruct<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Any<'_, 'py>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        let vectors = self.look(py, |index| index.reconstruct(&ids))?.map_err(to_python)?;
-        Ok(vectors.into_pyarray(py))
+        let reconstruct = |index: Look, monitor: &dyn Monitor| index.reconstruct(&ids, monitor);
+        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), reconstruct)?.into_pyarray(py))
+    }
+}
+
+/// Vectors that wait for exact scores.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct Candidates {
+    candidates: compcodes::index::Candidates,
+}
+
+#[pymethods]
+impl Candidates {
+    /// The ids of all of them, (m,) i64.
+    fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, self.candidates.ids())
+    }
+
+    /// (scores, ids, certified) of the k best; `vectors` are those of the ids, or those of `row_ids` in any order.
+    #[pyo3(signature = (queries, k, vectors, row_ids=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn rerank<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        k: usize,
+        vectors: Any<'_, 'py>,
+        row_ids: Option<Any<'_, 'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>, Bound<'py, PyArray1<bool>>)> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let rows = Rows::new(vectors, "rerank")?;
+        let vectors = rows.view();
+        let row_ids = row_ids.map(|array| self::ids(array, "rerank_ids")).transpose()?;
+        let row_ids = row_ids.map(|ids| ids.as_array().to_vec());
+        let rerank = |monitor: &dyn Monitor| {
+            let hits = match &row_ids {
+                None => self.candidates.rerank(queries, &*vectors, k, monitor),
+                Some(ids) => self.candidates.rerank_by_id(queries, (&*vectors, ids), k, monitor),
+            }?;
+            let certified = self.candidates.certified(&hits);
+            Ok((hits, certified))
+        };
+        let (hits, certified) = run(py, n_jobs, progress, rerank)?;
+        let (scores, ids) = found(py, hits);
+        Ok((scores, ids, certified.into_pyarray(py)))
     }
 }

@@ -4,7 +4,9 @@ mod arrays;
 mod encoders;
 mod errors;
 mod index;
+mod model;
 mod run;
+mod shared;
 mod steps;
 
 use pyo3::prelude::*;
@@ -16,6 +18,7 @@ mod core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::shared::register(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 
@@ -24,7 +27,9 @@ mod core {
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::index::{Index, exact_search, load_model, save_model};
+    use super::index::{Candidates, Index, exact_search};
+    #[pymodule_export]
+    use super::model::Model;
     #[pymodule_export]
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,

@@ -5,9 +5,10 @@
 //! learns at each chunk whether it should stop.
 
 use crate::errors::to_python;
+use crate::shared::Stop;
 use compcodes::monitor::Monitor;
 use compcodes::{Error, Result};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 use std::cell::RefCell;
@@ -27,51 +28,101 @@ pub(crate) fn run<T: Send>(
     progress: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
-    run_holding(py, n_jobs, progress, || (), |&(), monitor| work(monitor))
+    run_holding(py, n_jobs, progress, |_| Ok(()), |(), monitor| work(monitor))
 }
 
-/// Like [`run`], with something held meanwhile: the guard of a lock.
+/// Like [`run`], with something held meanwhile: a look at an index.
 ///
 /// It is acquired outside the pool. A pool's thread that waits for its tasks takes up other work, another search for
-/// one; were that to wait for the lock of an index while the first search, deeper in the same thread, holds it and a
-/// writer stands between them, all three would wait forever.
-pub(crate) fn run_holding<T: Send, G: Sync>(
+/// one; were that to wait for an index while the first search, deeper in the same thread, looks at it and a change stands
+/// between them, all three would wait forever.
+pub(crate) fn run_holding<T: Send, G: Send>(
     py: Python<'_>,
     n_jobs: Option<i64>,
     progress: Option<&Bound<'_, PyAny>>,
-    acquire: impl FnOnce() -> G + Send,
-    work: impl FnOnce(&G, &dyn Monitor) -> Result<T> + Send,
+    acquire: impl FnOnce(Stop<'_>) -> PyResult<G> + Send,
+    work: impl FnOnce(G, &dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
     let pool = pool(n_jobs)?;
     let progress = progress.map(|callback| callback.clone().unbind());
     let state = State::default();
+    let (result, raised) = watched(py, progress.as_ref(), &state, || {
+        let held = acquire(&|| state.stopped())?;
+        pool.install(|| work(held, &state)).map_err(to_python)
+    })?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    let value = result?;
+    state.tell(py, progress.as_ref())?;
+    Ok(value)
+}
+
+/// Runs work that changes something, and hears Ctrl-C until it is done. What is done is returned, whatever was raised
+/// meanwhile: an exception tells the caller that nothing was changed.
+pub(crate) fn run_whole<T: Send>(
+    py: Python<'_>,
+    n_jobs: Option<i64>,
+    work: impl FnOnce(&ThreadPool, &dyn Monitor, Stop<'_>) -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let pool = pool(n_jobs)?;
+    let state = State::default();
+    let (result, raised) = watched(py, None, &state, || work(&pool, &state, &|| state.stopped()))?;
+    match result {
+        Ok(done) => {
+            settle(py, raised);
+            Ok(done)
+        }
+        Err(error) => Err(raised.unwrap_or(error)),
+    }
+}
+
+/// After something was done, puts off what was `raised` too late to stop it: raised now, it would tell the caller that
+/// nothing was done.
+pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
+    let Some(late) = raised.or_else(|| py.check_signals().err()) else { return };
+    let put_off = late.is_instance_of::<PyKeyboardInterrupt>(py).then(|| interrupt_soon(py));
+    if !matches!(put_off, Some(Ok(()))) {
+        late.write_unraisable(py, None);
+    }
+}
+
+/// Has Ctrl-C come once more, when the caller has its result.
+fn interrupt_soon(py: Python<'_>) -> PyResult<()> {
+    let interrupt = py.import("_thread")?.getattr("interrupt_main")?;
+    let timer = py.import("threading")?.call_method1("Timer", (0.01, interrupt))?;
+    timer.setattr("daemon", true)?;
+    timer.call_method0("start").map(drop)
+}
+
+/// Runs `work` on a thread of its own while this one looks for signals and calls back. Returns what it returned, and what
+/// was raised meanwhile.
+fn watched<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    state: &State,
+    work: impl FnOnce() -> PyResult<T> + Send,
+) -> PyResult<(PyResult<T>, Option<PyErr>)> {
     let (result, raised) = py.detach(|| {
         std::thread::scope(|scope| {
             let (finished, wait) = mpsc::channel::<()>();
             let worker = std::thread::Builder::new().spawn_scoped(scope, || {
                 // Dropped, and so noticed, on a panic too.
                 let _finished = finished;
-                let held = acquire();
-                pool.install(|| work(&held, &state))
+                work()
             });
             let worker = worker.map_err(no_thread)?;
             let mut raised = None;
             while let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {
                 if raised.is_none() {
-                    raised = Python::attach(|py| state.tell(py, progress.as_ref())).err();
+                    raised = Python::attach(|py| state.tell(py, progress)).err();
                     state.stop.store(raised.is_some(), Ordering::Relaxed);
                 }
             }
             PyResult::Ok((worker.join(), raised))
         })
     })?;
-    let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
-    let value = result.map_err(to_python)?;
-    state.tell(py, progress.as_ref())?;
-    Ok(value)
+    Ok((result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), raised))
 }
 
 #[derive(Default)]
@@ -82,6 +133,10 @@ struct State {
 }
 
 impl State {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, py: Python<'_>, progress: Option<&Py<PyAny>>) -> PyResult<()> {
         py.check_signals()?;
         let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
@@ -98,7 +153,7 @@ impl Monitor for State {
     fn report(&self, done: u64, total: u64) -> Result<()> {
         self.total.store(total, Ordering::Relaxed);
         self.done.fetch_max(done, Ordering::Relaxed);
-        if self.stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+        if self.stopped() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -150,7 +205,18 @@ struct Pools {
 
 /// The pool of `n_jobs` threads.
 pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
-    let threads = threads(n_jobs)?;
+    pool_of(threads(n_jobs)?)
+}
+
+/// A pool of one thread on which indexes are changed, and nothing else: while that is done others wait, so that it must
+/// not wait for them.
+pub(crate) fn changing() -> PyResult<Arc<ThreadPool>> {
+    pool_of(0)
+}
+
+/// The pool of so many threads; 0 is one of a single thread, with another purpose than that of 1.
+fn pool_of(threads: usize) -> PyResult<Arc<ThreadPool>> {
+    // Taken with the interpreter lock held, as is a fork by Python: no child finds it locked.
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if pools.as_ref().is_none_or(|pools| pools.process != process) {
@@ -162,7 +228,7 @@ pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
         return Ok(pool.clone());
     }
     let build = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(threads.max(1))
         .thread_name(|i| format!("compcodes-{i}"))
         .build();
     let pool =

@@ -422,7 +422,7 @@ pub(crate) fn train<'py>(
         },
         encoding: match encoding {
             None => default.encoding,
-            Some((name, effort)) => self::encoding(&name, effort, 0)?,
+            Some((name, effort)) => self::encoding(&name, effort, None, 0)?,
         },
         objective: objective(eta, directions)?,
         weight_power,

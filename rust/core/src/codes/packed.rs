@@ -70,6 +70,22 @@ impl PackedCodes {
         Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, n_columns: view.n_columns })
     }
 
+    /// `len` vectors of `n_columns` codes, whose bytes `fill` writes as [`PackedView::as_bytes`] has them.
+    ///
+    /// # Errors
+    /// The shape is not one of packed codes, there is no memory for them, or `fill` fails.
+    pub(crate) fn filled(
+        len: usize,
+        n_columns: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        check_shape(len, n_columns)?;
+        let mut lines = Lines::default();
+        lines.grow(len.div_ceil(BLOCK) * n_columns)?;
+        fill(lines.as_flattened_mut())?;
+        Ok(Self { lines, len, n_columns })
+    }
+
     /// Number of vectors.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -134,6 +150,18 @@ impl PackedCodes {
         assert!(first + bytes.len() <= self.len, "{} bytes from {first} of {}", bytes.len(), self.len);
         for (position, &byte) in (first..).zip(bytes) {
             self.lines[(position / BLOCK + 1) * self.n_columns - 1][position % BLOCK] = byte;
+        }
+    }
+
+    /// Overwrites the codes of the vectors at `positions` by the rows of `codes` (positions, M).
+    ///
+    /// # Panics
+    /// A position is not below [`len`](Self::len), or `codes` are not M for each.
+    pub(crate) fn replace(&mut self, positions: &[usize], codes: ArrayView2<'_, u8>) {
+        assert_eq!(codes.dim(), (positions.len(), self.n_columns), "codes for the positions");
+        for (&position, codes) in positions.iter().zip(codes.outer_iter()) {
+            assert!(position < self.len, "position {position} of {}", self.len);
+            self.write(position, codes.iter().copied());
         }
     }
 

@@ -1,7 +1,8 @@
 //! Where the packed codes are: in memory of their own, or in a mapped file until they change.
 
 use crate::codes::packed::{PackedCodes, PackedView};
-use crate::error::Result;
+use crate::error::{Result, damaged, invalid};
+use memmap2::Mmap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,21 +10,46 @@ use std::sync::Arc;
 pub(crate) enum Store {
     Owned(PackedCodes),
     /// Processes that map the same file share its pages.
-    Mapped {
-        map: Arc<memmap2::Mmap>,
-        bytes: Range<usize>,
-        len: usize,
-        n_columns: usize,
-    },
+    Mapped(Mapped),
+}
+
+/// Codes in a mapped file. They are as the file has them: whether it is damaged shows when all are read.
+#[derive(Clone)]
+pub(crate) struct Mapped {
+    map: Arc<Mmap>,
+    bytes: Range<usize>,
+    len: usize,
+    n_columns: usize,
+    /// The checksum that they must have.
+    crc: u32,
+}
+
+impl Mapped {
+    /// The codes of `shape`, vectors and columns, in these bytes of the file.
+    ///
+    /// # Errors
+    /// The file ends before them, or they do not fit the shape.
+    pub(crate) fn new(map: Arc<Mmap>, bytes: Range<usize>, shape: (usize, usize), crc: u32) -> Result<Self> {
+        let (len, n_columns) = shape;
+        let codes = map.get(bytes.clone()).ok_or_else(|| invalid!("the file ends before its codes"))?;
+        PackedView::new(codes, len, n_columns)?;
+        Ok(Self { map, bytes, len, n_columns, crc })
+    }
+
+    fn view(&self) -> PackedView<'_> {
+        PackedView::new(&self.map[self.bytes.clone()], self.len, self.n_columns).expect("checked by new")
+    }
+
+    pub(crate) fn crc(&self) -> u32 {
+        self.crc
+    }
 }
 
 impl Store {
     pub(crate) fn view(&self) -> PackedView<'_> {
         match self {
             Store::Owned(codes) => codes.view(),
-            Store::Mapped { map, bytes, len, n_columns } => {
-                PackedView::new(&map[bytes.clone()], *len, *n_columns).expect("checked when it was mapped")
-            }
+            Store::Mapped(mapped) => mapped.view(),
         }
     }
 
@@ -35,14 +61,26 @@ impl Store {
         self.view().n_columns()
     }
 
-    /// The codes to be changed: mapped ones are copied first.
-    pub(crate) fn to_mut(&mut self) -> Result<&mut PackedCodes> {
-        if let Store::Mapped { .. } = self {
-            *self = Store::Owned(PackedCodes::from_view(self.view())?);
+    /// A copy of mapped codes, so that they can be changed, which has their checksum and satisfies `check`; `None` of codes
+    /// that are not mapped.
+    pub(crate) fn unmapped(
+        &self,
+        check: impl FnOnce(PackedView<'_>) -> Result<()>,
+    ) -> Result<Option<PackedCodes>> {
+        let Store::Mapped(mapped) = self else { return Ok(None) };
+        let copy = PackedCodes::from_view(mapped.view())?;
+        if crc32fast::hash(copy.view().as_bytes()) != mapped.crc {
+            return Err(damaged("codes"));
         }
+        check(copy.view())?;
+        Ok(Some(copy))
+    }
+
+    /// The codes to be changed: an [`unmapped`](Self::unmapped) copy takes the place of mapped ones first.
+    pub(crate) fn to_mut(&mut self) -> Result<&mut PackedCodes> {
         match self {
             Store::Owned(codes) => Ok(codes),
-            Store::Mapped { .. } => unreachable!("copied above"),
+            Store::Mapped(_) => Err(invalid!("mapped codes cannot be changed")),
         }
     }
 }

@@ -17,6 +17,7 @@ mod objective;
 mod scores;
 mod space;
 mod subspaces;
+mod unit;
 
 pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};
@@ -24,6 +25,7 @@ pub use loss::Loss;
 pub(crate) use nearest::Nearest;
 pub use objective::Objective;
 pub use subspaces::SubspaceEncoder;
+pub use unit::OfUnit;
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
 use crate::error::Result;
@@ -32,7 +34,6 @@ use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::vectors::basis::{Directions, Stretched};
-use crate::vectors::unit::Unit;
 use crate::vectors::{Vectors, check_dim};
 use choose::{Given, Scratch};
 use errors::check_rows;
@@ -140,8 +141,6 @@ pub struct Encoder {
     coarse_gram: Gram,
     /// Along which vectors are stretched before they are encoded, as the codebooks are.
     directions: Option<Directions>,
-    /// Whether vectors are first scaled to length 1.
-    unit: bool,
 }
 
 impl Encode for Encoder {
@@ -191,7 +190,6 @@ impl Encoder {
             encoding: Encoding::Greedy,
             coarse_gram: Gram::default(),
             directions: None,
-            unit: false,
         };
         encoder.center_products = encoder.center_products(word);
         if m > 1 {
@@ -225,13 +223,6 @@ impl Encoder {
             self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride, k, m);
         }
         self.encoding = encoding;
-        self
-    }
-
-    /// Scales vectors to length 1 before it encodes them, those of zeros aside: for models of the metric "cosine".
-    #[must_use]
-    pub fn of_unit_vectors(mut self) -> Self {
-        self.unit = true;
         self
     }
 
@@ -277,8 +268,6 @@ impl Encoder {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         check_dim(x, "X", self.codebooks.dim())?;
-        let unit = Unit(x);
-        let x: &dyn Vectors = if self.unit { &unit } else { x };
         let stretched: Stretched<'_>;
         let x = match &self.directions {
             None => x,

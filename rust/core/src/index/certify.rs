@@ -18,7 +18,7 @@ use crate::scan::Hits;
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
 use crate::vectors::metric::{normalise, squared_norm};
-use ndarray::{ArrayView2, Axis, concatenate, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, concatenate, s};
 
 impl Index {
     /// Like [`search_rerank`](Index::search_rerank), but scores more candidates, and tells of each query whether its hits
@@ -34,10 +34,26 @@ impl Index {
         allowed: Option<&[u64]>,
         monitor: &dyn Monitor,
     ) -> Result<(Hits, Vec<bool>)> {
+        self.check_rerank(vectors)?;
+        let (candidates, bounds) = self.certifiable(queries, n_candidates, allowed, monitor)?;
+        let mut hits = rerank(queries, vectors, candidates.view(), k, self.settings.metric, monitor)?;
+        let certified = proven(&hits, &bounds);
+        self.name(&mut hits);
+        Ok((hits, certified))
+    }
+
+    /// Positions (nq, 2 `n_candidates`) of those that are best by score or by bound; and of each query a bound of the
+    /// scores of all others, if there are any.
+    pub(super) fn certifiable(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        n_candidates: usize,
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array2<i64>, Vec<Option<f32>>)> {
         if !self.settings.residuals {
             return Err(invalid!("the index keeps no residuals, without which nothing can be certified"));
         }
-        self.check_rerank(vectors)?;
         let n_candidates = n_candidates.min(self.len());
         let by_score = self.search_positions(queries, n_candidates, allowed, monitor)?;
         let by_bound = self.search_bounds(queries, n_candidates + 1, allowed, monitor)?;
@@ -49,25 +65,17 @@ impl Index {
         }
         let candidates =
             concatenate(Axis(1), &[by_score.positions.view(), others.view()]).expect("equal rows");
-        let mut hits = rerank(queries, vectors, candidates.view(), k, self.settings.metric, monitor)?;
 
         let slack = self.slack();
-        let certified = queries.outer_iter().enumerate().map(|(query, q)| {
-            let found = hits.positions.row(query);
-            if found.iter().zip(hits.scores.row(query)).any(|(&at, score)| at >= 0 && !score.is_finite()) {
-                return false; // beyond f32 scores do not tell vectors apart
-            }
+        let bound = |(query, q): (usize, ArrayView1<'_, f32>)| {
             if by_bound.positions[[query, n_candidates]] < 0 {
-                return true; // all were scored
+                return None; // all are candidates
             }
             let norm = squared_norm(&q.to_vec()).sqrt();
-            let bound = norm * (f64::from(by_bound.scores[[query, n_candidates]]) + slack);
-            // False for NaN.
-            k > 0 && hits.scores[[query, k - 1]] > bound as f32
-        });
-        let certified = certified.collect();
-        self.name(&mut hits);
-        Ok((hits, certified))
+            Some((norm * (f64::from(by_bound.scores[[query, n_candidates]]) + slack)) as f32)
+        };
+        let bounds = queries.outer_iter().enumerate().map(bound).collect();
+        Ok((candidates, bounds))
     }
 
     /// The `k` largest of ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
@@ -94,4 +102,17 @@ impl Index {
         let products = (dim * (n_codebooks + 1)) as f64;
         roundings * f64::from(f32::EPSILON) * magnitude + products * 2f64.powi(-149)
     }
+}
+
+/// Whose `hits` are above the bound of all vectors that were not scored.
+pub(super) fn proven(hits: &Hits, bounds: &[Option<f32>]) -> Vec<bool> {
+    let proven = |(query, &bound): (usize, &Option<f32>)| {
+        let (found, scores) = (hits.positions.row(query), hits.scores.row(query));
+        if found.iter().zip(scores).any(|(&at, score)| at >= 0 && !score.is_finite()) {
+            return false; // beyond f32 scores do not tell vectors apart
+        }
+        // False for NaN.
+        bound.is_none_or(|bound| scores.last().is_some_and(|&last| last > bound))
+    };
+    bounds.iter().enumerate().map(proven).collect()
 }

@@ -138,6 +138,42 @@ impl Column {
         (len, bytes)
     }
 
+    /// The bytes of the numbers of vectors at `positions` of `len`, which take the place of others; and those of all
+    /// vectors of runs that many of the new numbers lie outside of, which are laid anew: the run's first position, and
+    /// the bytes. `old` gives the numbers that are there.
+    pub(super) fn replace(
+        &mut self,
+        len: usize,
+        positions: &[usize],
+        new: &[f32],
+        old: impl Fn(Range<usize>) -> Vec<f32>,
+    ) -> (Vec<u8>, Vec<(usize, Vec<u8>)>) {
+        let runs = match self {
+            Column::Levels(levels) => return (nearest(levels, new), Vec::new()),
+            Column::Runs(runs) => runs,
+        };
+        let mut of_run = vec![Vec::new(); runs.len()];
+        for (i, position) in positions.iter().enumerate() {
+            of_run[runs.partition_point(|run| run.first <= *position) - 1].push(i);
+        }
+        let (mut bytes, mut relaid) = (vec![0; new.len()], Vec::new());
+        let ends: Vec<usize> = runs.iter().skip(1).map(|run| run.first).chain([len]).collect();
+        for ((run, end), replaced) in runs.iter_mut().zip(ends).zip(of_run) {
+            let outside = replaced.iter().filter(|&&i| run.is_outside(new[i])).count();
+            if outside > (end - run.first) / 8 {
+                let mut numbers = old(run.first..end);
+                replaced.iter().for_each(|&i| numbers[positions[i] - run.first] = new[i]);
+                *run = Run::new(run.first, &numbers);
+                let all = run.bytes(&numbers);
+                replaced.iter().for_each(|&i| bytes[i] = all[positions[i] - run.first]);
+                relaid.push((run.first, all));
+            } else {
+                replaced.iter().for_each(|&i| bytes[i] = run.bytes(&[new[i]])[0]);
+            }
+        }
+        (bytes, relaid)
+    }
+
     /// What is left of it where the vectors at `positions`, ascending, are kept, and the bytes that change: their new
     /// position and byte. `number` gives the number of a vector by its old position.
     pub(super) fn select(
@@ -255,6 +291,18 @@ mod tests {
                 prop_assert_eq!(bytes.len(), all.len());
                 prop_assert!(holds(&column, &bytes, &all));
                 prop_assert!(column.as_runs().iter().all(|run| run.first % BLOCK == 0 && run.edges.is_sorted()));
+            }
+            let replaced: Vec<usize> = (0..all.len()).rev().filter(|i| i * i % 7 < keep).collect();
+            let new: Vec<f32> = replaced.iter().map(|i| all[*i] * if i % 3 == 0 { 9.0 } else { 0.5 }).collect();
+            if !all.is_empty() {
+                let (changed, relaid) = column.replace(all.len(), &replaced, &new, |range| all[range].to_vec());
+                for (&position, (&number, byte)) in replaced.iter().zip(new.iter().zip(changed)) {
+                    (all[position], bytes[position]) = (number, byte);
+                }
+                for (first, changed) in relaid {
+                    bytes[first..first + changed.len()].copy_from_slice(&changed);
+                }
+                prop_assert!(holds(&column, &bytes, &all));
             }
             let positions: Vec<usize> = (0..all.len()).filter(|i| i * i % 5 < keep).collect();
             let (column, changed) = column.select(&positions, |position| all[position]);

@@ -1,70 +1,234 @@
-//! The numbers that name vectors: their positions, until others are given.
+//! The numbers that name vectors: their positions, until others are given. None that the index ever chose or held is
+//! chosen again.
 
-use crate::error::{Result, invalid};
-use std::collections::HashMap;
+use super::filter::Among;
+use crate::error::{Error, Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use rayon::prelude::*;
+use std::str::FromStr;
+
+/// Ids that are looked at between two reports.
+const CHUNK: usize = 1 << 16;
+
+/// How the order of the vectors came about: whether they are still in the order in which a file may hold them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// They were added one after the other.
+    #[default]
+    Added,
+    /// Some were removed since then.
+    Removed,
+    /// Some were removed, and others added after that.
+    Mixed,
+}
+
+impl Order {
+    const NAMES: [(Order, &str); 3] =
+        [(Order::Added, "added"), (Order::Removed, "removed"), (Order::Mixed, "mixed")];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(order, _)| *order == self).expect("all have names").1
+    }
+
+    /// After vectors in the order `other` were added at the end.
+    fn then(self, other: Order) -> Self {
+        if self == Order::Added { other } else { Order::Mixed }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
+        found
+            .map(|(order, _)| order)
+            .ok_or_else(|| invalid!("order is {name:?}: want \"added\", \"removed\" or \"mixed\""))
+    }
+}
 
 /// An id for each position; different ones, at least 0.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ids {
+pub(super) struct Ids {
+    numbers: Numbers,
+    /// Above every id that there ever was.
+    next: u64,
+    order: Order,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Numbers {
     /// The position is the id, for this many.
     Positions(usize),
     Given(Vec<i64>),
 }
 
+/// The ids of vectors to be added: checked, and not yet added.
+pub(super) struct Added {
+    n: usize,
+    /// `None`: their positions.
+    ids: Option<Vec<i64>>,
+    order: Order,
+    /// Above every id that their own index ever had.
+    next: u64,
+}
+
 impl Ids {
+    /// No vectors yet.
+    pub(super) fn new() -> Self {
+        Self { numbers: Numbers::Positions(0), next: 0, order: Order::Added }
+    }
+
+    /// What a file holds. Older ones keep neither `next` nor `order`: the next id is then the one after the largest,
+    /// and vectors whose ids do not ascend count as mixed, since they may be.
+    pub(super) fn restored(
+        n: usize,
+        given: Option<Vec<i64>>,
+        next: Option<u64>,
+        order: Option<Order>,
+    ) -> Result<Self> {
+        let mut ids = Self::new();
+        let ascending = given.as_ref().is_none_or(|given| ascend(given));
+        let added = ids.checked(n, given, &())?;
+        ids.extend(added);
+        if let Some(next) = next {
+            if next < ids.next || next > MOST {
+                return Err(invalid!("the next id is {next}: want {} to {MOST}", ids.next));
+            }
+            ids.raise(next);
+        }
+        ids.order = order.unwrap_or(if ascending { Order::Added } else { Order::Mixed });
+        Ok(ids)
+    }
+
     pub(super) fn given(&self) -> Option<&[i64]> {
-        match self {
-            Ids::Positions(_) => None,
-            Ids::Given(ids) => Some(ids),
+        match &self.numbers {
+            Numbers::Positions(_) => None,
+            Numbers::Given(ids) => Some(ids),
+        }
+    }
+
+    /// The id that the next vector gets without being given one.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.numbers {
+            Numbers::Positions(len) => *len,
+            Numbers::Given(ids) => ids.len(),
         }
     }
 
     pub(super) fn at(&self, position: usize) -> i64 {
-        match self {
-            Ids::Positions(_) => position as i64,
-            Ids::Given(ids) => ids[position],
+        match &self.numbers {
+            Numbers::Positions(_) => position as i64,
+            Numbers::Given(ids) => ids[position],
         }
     }
 
-    /// The ids of `n` more: those given, or the numbers that follow the largest; `None` if these are positions.
-    pub(super) fn next(&self, n: usize, given: Option<&[i64]>) -> Result<Option<Vec<i64>>> {
+    pub(super) fn contains(&self, id: i64) -> bool {
+        match &self.numbers {
+            Numbers::Positions(len) => usize::try_from(id).is_ok_and(|id| id < *len),
+            Numbers::Given(ids) => ids.par_chunks(CHUNK).any(|ids| ids.contains(&id)),
+        }
+    }
+
+    /// The ids of `n` more: those given, or the numbers that follow all that there ever were.
+    pub(super) fn added(&self, n: usize, given: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Added> {
+        self.checked(n, given.map(<[i64]>::to_vec), monitor)
+    }
+
+    /// The ids of all vectors of another index.
+    pub(super) fn merged(&self, other: &Ids, monitor: &dyn Monitor) -> Result<Added> {
+        let added = self.added(other.len(), other.given(), monitor)?;
+        let next = other.given().map_or(0, |_| other.next);
+        Ok(Added { order: other.order, next, ..added })
+    }
+
+    fn checked(&self, n: usize, given: Option<Vec<i64>>, monitor: &dyn Monitor) -> Result<Added> {
+        let added = |ids| Added { n, ids, order: Order::Added, next: 0 };
         if let Some(given) = given {
-            self.check(given, n)?;
-            return Ok(Some(given.to_vec()));
+            self.check(&given, n, monitor)?;
+            return Ok(added(Some(given)));
         }
-        let Ids::Given(old) = self else { return Ok(None) };
-        let first = old.iter().max().map_or(Some(0), |largest| largest.checked_add(1));
-        let last = first.and_then(|first| first.checked_add(n as i64));
-        match (first, last) {
-            (Some(first), Some(last)) => Ok(Some((first..last).collect())),
-            _ => Err(invalid!("no ids are left above the largest: give ids")),
+        let last = self.next.checked_add(n as u64).filter(|&last| last <= MOST);
+        let last = last.ok_or_else(|| invalid!("no ids are left above the largest: give ids"))?;
+        Ok(added(match self.numbers {
+            Numbers::Positions(_) => None,
+            Numbers::Given(_) => Some((self.next..last).map(|id| id as i64).collect()),
+        }))
+    }
+
+    /// Adds what [`added`](Self::added) or [`merged`](Self::merged) returned.
+    pub(super) fn extend(&mut self, added: Added) {
+        if added.n == 0 {
+            return;
+        }
+        self.order = self.order.then(added.order);
+        match (&mut self.numbers, added.ids) {
+            (Numbers::Positions(len), None) => {
+                *len += added.n;
+                self.next = *len as u64;
+            }
+            (_, None) => unreachable!("ids were chosen where positions are not the ids"),
+            (numbers, Some(ids)) => {
+                let largest = ids.iter().max().map_or(0, |&id| id as u64 + 1);
+                match numbers {
+                    Numbers::Positions(0) => *numbers = Numbers::Given(ids),
+                    Numbers::Positions(len) => {
+                        *numbers = Numbers::Given((0..*len as i64).chain(ids).collect());
+                    }
+                    Numbers::Given(old) => old.extend(ids),
+                }
+                self.raise(largest.max(added.next));
+            }
         }
     }
 
-    /// Adds what [`next`](Self::next) returned for `n` vectors.
-    pub(super) fn extend(&mut self, n: usize, ids: Option<Vec<i64>>) {
-        match (&mut *self, ids) {
-            (Ids::Positions(len), None) => *len += n,
-            (Ids::Positions(len), Some(ids)) => *self = Ids::Given((0..*len as i64).chain(ids).collect()),
-            (Ids::Given(old), ids) => old.extend(ids.into_iter().flatten()),
+    /// Makes room for `n` more, so that adding them cannot fail.
+    pub(super) fn reserve(&mut self, n: usize) -> Result<()> {
+        match &mut self.numbers {
+            Numbers::Positions(_) => Ok(()),
+            Numbers::Given(ids) => {
+                ids.try_reserve(n).map_err(|error| invalid!("no memory for {n} ids: {error}"))
+            }
         }
     }
 
-    fn check(&self, ids: &[i64], n: usize) -> Result<()> {
+    fn raise(&mut self, next: u64) {
+        self.next = self.next.max(next);
+        if let Numbers::Positions(len) = self.numbers
+            && self.next != len as u64
+        {
+            self.numbers = Numbers::Given((0..len as i64).collect());
+        }
+    }
+
+    fn check(&self, ids: &[i64], n: usize, monitor: &dyn Monitor) -> Result<()> {
         if ids.len() != n {
             return Err(invalid!("ids has {} entries for {n} vectors", ids.len()));
         }
         if let Some(row) = ids.iter().position(|&id| id < 0) {
             return Err(invalid!("ids[{row}] is {}: want at least 0 (−1 marks a missing result)", ids[row]));
         }
-        let mut sorted = ids.to_vec();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(invalid!("ids holds {} twice", pair[0]));
-        }
-        let taken = match self {
-            Ids::Positions(len) => sorted.first().copied().filter(|&id| id < *len as i64),
-            Ids::Given(old) => old.iter().copied().find(|id| sorted.binary_search(id).is_ok()),
+        unique("ids", ids)?;
+        monitor.report(0, n as u64)?;
+        let taken = match &self.numbers {
+            Numbers::Positions(len) => ids.iter().copied().find(|&id| id < *len as i64),
+            Numbers::Given(old) => {
+                let among = Among::new(ids, old.len());
+                let counter = Counter::new(monitor, n as u64);
+                let found = old.par_chunks(CHUNK).map(|old| {
+                    counter.add(0)?;
+                    Ok(old.iter().copied().find(|&id| among.contains(id)))
+                });
+                found.find_map_first(Result::transpose).transpose()?
+            }
         };
         match taken {
             Some(id) => Err(invalid!("ids holds {id}, which the index has already")),
@@ -73,26 +237,75 @@ impl Ids {
     }
 
     /// The positions of `ids`, in their order; `None` for those that are not here.
-    pub(super) fn find(&self, ids: &[i64]) -> Vec<Option<usize>> {
-        match self {
-            Ids::Positions(n) => {
-                ids.iter().map(|&id| usize::try_from(id).ok().filter(|position| position < n)).collect()
+    pub(super) fn find(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<Option<usize>>> {
+        let all = match &self.numbers {
+            Numbers::Positions(n) => {
+                let position = |&id: &i64| usize::try_from(id).ok().filter(|position| position < n);
+                return Ok(ids.iter().map(position).collect());
             }
-            Ids::Given(all) => {
-                let wanted: HashMap<i64, usize> = ids.iter().enumerate().map(|(i, &id)| (id, i)).collect();
-                let mut first = vec![None; ids.len()];
-                for (position, id) in all.iter().enumerate() {
-                    if let Some(&i) = wanted.get(id) {
-                        first[i] = Some(position);
-                    }
-                }
-                ids.iter().map(|id| first[wanted[id]]).collect()
-            }
-        }
+            Numbers::Given(all) => all,
+        };
+        let among = Among::new(ids, all.len());
+        let counter = Counter::new(monitor, all.len() as u64);
+        let hits: Result<Vec<Vec<(i64, usize)>>> = all
+            .par_chunks(CHUNK)
+            .enumerate()
+            .map(|(chunk, part)| {
+                counter.add(part.len() as u64)?;
+                let hits = part.iter().enumerate().filter(|(_, id)| among.contains(**id));
+                Ok(hits.map(|(i, &id)| (id, chunk * CHUNK + i)).collect())
+            })
+            .collect();
+        let mut hits = hits?.concat();
+        hits.par_sort_unstable();
+        let position = |id: &i64| Some(hits[hits.binary_search_by_key(id, |&(known, _)| known).ok()?].1);
+        Ok(ids.par_iter().map(position).collect())
     }
 
-    /// Those at `positions`.
+    /// The positions of `ids`, in their order.
+    pub(super) fn positions(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<usize>> {
+        let found = self.find(ids, monitor)?;
+        let missing = found.iter().filter(|position| position.is_none()).count();
+        if let Some(first) = found.iter().position(Option::is_none) {
+            let more = match missing {
+                1 => String::new(),
+                2 => ", nor 1 other of these".to_owned(),
+                _ => format!(", nor {} others of these", missing - 1),
+            };
+            return Err(invalid!("the index has no id {}{more}", ids[first]));
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Those at `positions`, which ascend.
     pub(super) fn select(&self, positions: &[usize]) -> Ids {
-        Ids::Given(positions.iter().map(|&position| self.at(position)).collect())
+        let order = match self.order {
+            _ if positions.is_empty() => Order::Added,
+            Order::Added if positions.len() < self.len() => Order::Removed,
+            order => order,
+        };
+        let numbers = Numbers::Given(positions.iter().map(|&position| self.at(position)).collect());
+        Ids { numbers, next: self.next, order }
+    }
+}
+
+/// The number after the largest id.
+const MOST: u64 = 1 << 63;
+
+/// Whether each number is above the one before it.
+pub(super) fn ascend(ids: &[i64]) -> bool {
+    ids.is_sorted_by(|a, b| a < b)
+}
+
+/// Refuses ids of which one is there twice.
+pub(super) fn unique(name: &str, ids: &[i64]) -> Result<()> {
+    if ascend(ids) {
+        return Ok(());
+    }
+    let mut sorted = ids.to_vec();
+    sorted.par_sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(invalid!("{name} holds {} twice", pair[0])),
+        None => Ok(()),
     }
 }

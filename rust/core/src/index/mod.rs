@@ -1,28 +1,35 @@
 //! Codes and ids, ready to be searched.
 
+mod candidates;
 mod certify;
+mod change;
+mod checked;
 mod column;
+mod filter;
 mod frame;
 mod ids;
 mod measure;
 mod search;
 mod side;
 
-use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
-use crate::encode::{Encoder, error_bounds};
-use crate::error::{Error, Result, invalid};
+use crate::encode::{Encode, error_bounds};
+use crate::error::{Result, invalid};
 use crate::model::Model;
-use crate::monitor::Monitor;
+use crate::monitor::{Counter, Monitor};
 use crate::scan::{Edges, Levels};
 use crate::vectors::Vectors;
 use crate::vectors::metric::{Metric, squared_norm};
+pub use candidates::{Candidates, rows_of};
+pub use change::Change;
+use change::State;
 pub(crate) use column::Column;
 use column::{Run, former};
 use frame::Frame;
 use ids::Ids;
-use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+pub(crate) use ids::Order;
+use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
 use side::Side;
 use std::ops::Range;
@@ -80,8 +87,9 @@ pub struct Index {
     /// The largest number, 0 if they are below.
     largest: f32,
     ids: Ids,
+    state: State,
     /// Made when it is first asked for, at the cost of the codewords' products; the copies of an index share it.
-    encoder: OnceLock<Arc<Encoder>>,
+    encoder: OnceLock<Arc<dyn Encode>>,
 }
 
 /// What files keep of an index beside its model and settings.
@@ -94,6 +102,9 @@ pub(crate) struct Parts {
     pub(crate) numbers: Vec<f32>,
     pub(crate) is_centred: bool,
     pub(crate) ids: Option<Vec<i64>>,
+    /// What older files lack.
+    pub(crate) next_id: Option<u64>,
+    pub(crate) order: Option<Order>,
 }
 
 impl Index {
@@ -123,18 +134,35 @@ impl Index {
         };
         let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + side.n_columns())?);
         let (column, numbers, largest) = (None, Vec::new(), 0.0);
-        let (ids, encoder) = (Ids::Positions(0), OnceLock::new());
-        Ok(Self { model, settings, side, frame, is_centred, packed, column, numbers, largest, ids, encoder })
+        let (ids, state, encoder) = (Ids::new(), State::new(), OnceLock::new());
+        Ok(Self {
+            model,
+            settings,
+            side,
+            frame,
+            is_centred,
+            packed,
+            column,
+            numbers,
+            largest,
+            ids,
+            state,
+            encoder,
+        })
     }
 
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids } = parts;
+        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order } = parts;
         let mut index = Self::framed(model, settings, is_centred)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
             return Err(invalid!("codes have {have} columns, want {want}"));
         }
+        if let Some(levels) = &levels {
+            checked::levels(index.side, levels)?;
+        }
+        runs.iter().try_for_each(|(_, edges)| checked::edges(index.side, edges))?;
         let column = match (index.side, levels) {
             // Earlier versions kept the levels of an index without vectors, or not.
             _ if n == 0 => None,
@@ -162,23 +190,36 @@ impl Index {
         if numbers.len() != if index.side.keeps_numbers() { n } else { 0 } {
             return Err(invalid!("levels or norms do not fit the settings"));
         }
-        let k = index.model.codebooks.n_codewords();
-        let (columns, m) = (packed.n_columns(), index.n_codes());
-        let lines = packed.view().as_bytes().chunks_exact(BLOCK).enumerate();
+        checked::numbers(index.side, &numbers)?;
         // Mapped codes are not gone through: any byte is safe to look up, beyond K it counts as codeword 0.
-        if k < MAX_CODEWORDS
-            && matches!(packed, Store::Owned(_))
-            && lines
-                .filter(|(line, _)| line % columns < m)
-                .any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k))
-        {
-            return Err(invalid!("codes name codewords beyond the {k} of the model"));
+        if let Store::Owned(codes) = &packed {
+            index.check_packed(codes.view())?;
+            if !numbers.is_empty() {
+                checked::intervals(codes.view(), runs, &numbers)?;
+            }
         }
-        let ids = index.ids.next(n, ids.as_deref())?;
-        index.ids.extend(n, ids);
+        index.ids = Ids::restored(n, ids, next_id, order)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
         (index.packed, index.numbers, index.column) = (packed, numbers, column);
         Ok(index)
+    }
+
+    /// Refuses packed codes that name codewords beyond K.
+    fn check_packed(&self, packed: PackedView<'_>) -> Result<()> {
+        checked::codewords(packed, self.n_codes(), self.model.codebooks.n_codewords())
+    }
+
+    /// Refuses mapped codes that name codewords beyond K, and returns the checksum that they must have; `None` for codes
+    /// that are not mapped.
+    pub(crate) fn check_store(&self) -> Result<Option<u32>> {
+        let Store::Mapped(mapped) = &self.packed else { return Ok(None) };
+        self.check_packed(self.packed.view())?;
+        Ok(Some(mapped.crc()))
+    }
+
+    /// A copy of mapped codes, verified, to be changed; `None` for codes that are not mapped.
+    fn unmapped(&self) -> Result<Option<PackedCodes>> {
+        self.packed.unmapped(|packed| self.check_packed(packed))
     }
 
     /// The model that decodes the codes.
@@ -239,155 +280,42 @@ impl Index {
         self.is_centred
     }
 
-    fn encoder(&self) -> Result<&Encoder> {
+    fn encoder(&self) -> Result<&dyn Encode> {
         if let Some(encoder) = self.encoder.get() {
-            return Ok(encoder);
+            return Ok(&**encoder);
         }
-        let encoder = Arc::new(self.model.encoder()?);
-        Ok(self.encoder.get_or_init(|| encoder))
+        let encoder = Arc::from(self.model.encoder()?);
+        Ok(&**self.encoder.get_or_init(|| encoder))
     }
 
-    /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
-    ///
-    /// # Errors
-    /// Another d, a row that is not finite, or whose distances or norm f32 cannot hold, ids that do not fit, or a cancelling
-    /// monitor; nothing is added then.
-    pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
-        let codes = self.encoder()?.encode(x, monitor)?;
-        let side = match self.side {
-            Side::Scale => Some(self.model.scales(x, codes.view())?),
-            Side::ResidualNorm => Some(self.model.residuals(x, codes.view())?),
-            _ => None,
-        };
-        self.add_codes(codes.view(), ids, side.as_deref())
+    /// The id that the next vector gets where none is given: above every id that the index ever held, also of vectors that
+    /// were removed.
+    #[must_use]
+    pub fn next_id(&self) -> u64 {
+        self.ids.next()
     }
 
-    /// Adds codes (n, M). Without `ids` they get the numbers that follow the largest id so far: positions, if no ids
-    /// were ever given. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
-    /// [`residuals`](Model::residuals).
-    ///
-    /// # Errors
-    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
-    /// numbers, that the settings do not ask for, or without the residuals that they do. Nothing is added then.
-    pub fn add_codes(
-        &mut self,
-        codes: ArrayView2<'_, u8>,
-        ids: Option<&[i64]>,
-        side: Option<&[f32]>,
-    ) -> Result<()> {
-        self.model.codebooks.check_codes(codes)?;
-        let n = codes.nrows();
-        let given = self.side.given(n, side)?;
-        let ids = self.ids.next(n, ids)?;
-        if n == 0 {
-            return Ok(());
-        }
-        if self.side == Side::None {
-            self.packed.to_mut()?.extend(codes)?;
-        } else {
-            let new = match given {
-                Some(given) => given,
-                None => self.numbers_of(codes, &())?,
-            };
-            let (len, new_column) = (self.len(), || match self.side {
-                Side::Scale => Column::scales(),
-                _ => Column::runs(),
-            });
-            // A copy, so that nothing is changed if there is no memory for the codes.
-            let mut column = self.column.clone().unwrap_or_else(new_column);
-            let (first, bytes) = column.extend(len, &new, |range| self.old_numbers(range));
-            let (old, bytes) = bytes.split_at(len - first);
-            let bytes = ArrayView2::from_shape((n, 1), bytes).expect("one per vector");
-            let columns = concatenate(Axis(1), &[codes, bytes]).expect("equal rows");
-            let packed = self.packed.to_mut()?;
-            packed.extend(columns.view())?;
-            packed.set_last(first, old);
-            if self.side.keeps_numbers() {
-                self.largest = new.iter().copied().fold(self.largest, f32::max);
-                self.numbers.extend(new);
-            }
-            self.column = Some(column);
-        }
-        self.ids.extend(n, ids);
-        Ok(())
+    /// Whether there is a vector with this id.
+    #[must_use]
+    pub fn contains(&self, id: i64) -> bool {
+        self.ids.contains(id)
     }
 
-    /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
-    ///
-    /// # Errors
-    /// The other has another model or settings, or ids that are taken. Nothing is added then.
-    pub fn merge(&mut self, other: &Index) -> Result<()> {
-        if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
-            return Err(invalid!("the indexes have different models or settings"));
-        }
-        let side = match (self.side, other.column().and_then(Column::as_levels)) {
-            (Side::ResidualNorm, _) => Some(other.numbers.clone()),
-            (Side::Scale, Some(levels)) => {
-                let view = other.packed.view();
-                let last = view.unpack().column(view.n_columns() - 1).mapv(|byte| levels[usize::from(byte)]);
-                Some(last.to_vec())
-            }
-            _ => None,
-        };
-        self.add_codes(other.codes().view(), other.ids(), side.as_deref())
-    }
-
-    /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
-    ///
-    /// # Errors
-    /// The index has no such id; nothing is removed then.
-    pub fn remove(&mut self, ids: &[i64]) -> Result<usize> {
-        let mut kept = vec![true; self.len()];
-        for (position, id) in self.ids.find(ids).into_iter().zip(ids) {
-            kept[position.ok_or_else(|| no_such(*id))?] = false;
-        }
-        let positions: Vec<usize> = (0..self.len()).filter(|&position| kept[position]).collect();
-        let removed = self.len() - positions.len();
-        if removed > 0 {
-            self.keep(&positions)?;
-            self.ids = self.ids.select(&positions);
-        }
-        Ok(removed)
+    pub(crate) fn order(&self) -> Order {
+        self.ids.order()
     }
 
     /// The approximations of the vectors with these ids, (n, d).
     ///
     /// # Errors
-    /// The index has no such id.
-    pub fn reconstruct(&self, ids: &[i64]) -> Result<Array2<f32>> {
-        let positions: Result<Vec<usize>> = self
-            .ids
-            .find(ids)
-            .into_iter()
-            .zip(ids)
-            .map(|(position, id)| position.ok_or_else(|| no_such(*id)))
-            .collect();
-        let codes = self.packed.view().select(&positions?);
-        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), &())
+    /// The index has no such id; or a cancelling monitor.
+    pub fn reconstruct(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
+        let codes = self.packed.view().select(&self.ids.positions(ids, monitor)?);
+        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), monitor)
     }
 
     fn n_codes(&self) -> usize {
         self.model.codebooks.n_codebooks()
-    }
-
-    /// Keeps the codes and numbers of the vectors at `positions`, ascending; ids are left to the caller.
-    ///
-    /// # Errors
-    /// There is no memory for them; nothing is changed then.
-    fn keep(&mut self, positions: &[usize]) -> Result<()> {
-        let mut packed = PackedCodes::pack(self.packed.view().select(positions).view())?;
-        if let Some(column) = &self.column {
-            let number = |position: usize| self.old_numbers(position..position + 1)[0];
-            let (column, changed) = column.select(positions, number);
-            changed.into_iter().for_each(|(at, byte)| packed.set_last(at, &[byte]));
-            self.column = column;
-        }
-        self.packed = Store::Owned(packed);
-        if self.side.keeps_numbers() {
-            self.numbers = positions.iter().map(|&position| self.numbers[position]).collect();
-            self.largest = self.numbers.iter().copied().fold(0.0, f32::max);
-        }
-        Ok(())
     }
 
     /// The side's numbers of codes that they follow from.
@@ -408,18 +336,20 @@ impl Index {
     }
 }
 
-fn no_such(id: i64) -> Error {
-    invalid!("the index has no id {id}")
-}
-
 impl Model {
     /// ‖x‖² / ⟨x, x̄⟩ of each row of `x`: what an approximation is multiplied with to have the length along x that x has.
     /// 1 where that is not a positive number.
     ///
     /// # Errors
-    /// Shapes that do not fit, or a row that is not finite.
-    pub fn scales(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
+    /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+    pub fn scales(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
         crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
+        let counter = Counter::new(monitor, x.n() as u64);
         let scale = |row: usize| {
             let mut vector = vec![0.0; x.dim()];
             crate::vectors::read_finite(x, "X", row, &mut vector)?;
@@ -427,6 +357,9 @@ impl Model {
             let approximation = self.codebooks.decode(code, &())?;
             let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
             let scale = squared_norm(&vector) / along;
+            if row % 1024 == 1023 {
+                counter.add(1024)?;
+            }
             Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
         };
         (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
@@ -435,9 +368,14 @@ impl Model {
     /// ‖x − x̄‖ of each row of `x`, rounded up.
     ///
     /// # Errors
-    /// Shapes that do not fit, a row that is not finite, or a residual beyond the range of f32.
-    pub fn residuals(&self, x: &dyn Vectors, codes: ArrayView2<'_, u8>) -> Result<Vec<f32>> {
-        let bounds = error_bounds(&self.codebooks, x, codes, &())?;
+    /// Shapes that do not fit, a row that is not finite, a residual beyond the range of f32, or a cancelling monitor.
+    pub fn residuals(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        let bounds = error_bounds(&self.codebooks, x, codes, monitor)?;
         let up = |(row, &bound): (usize, &f64)| {
             let nearest = bound as f32;
             let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
@@ -447,5 +385,7 @@ impl Model {
     }
 }
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod tests;

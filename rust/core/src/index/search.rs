@@ -1,9 +1,9 @@
 //! Searching an index.
 
-use super::Index;
 use super::column::{Column, Run};
 use super::measure::{self, Exact};
 use super::side::Side;
+use super::{Index, Order};
 use crate::codes::packed::BLOCK;
 use crate::error::{Error, Result, invalid};
 use crate::isa::Isa;
@@ -13,7 +13,6 @@ use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
 use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
-use rayon::prelude::*;
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
 const BATCH: usize = 1024;
@@ -56,10 +55,11 @@ impl Index {
     }
 
     /// Like [`search`](Self::search), but of the `n_candidates` best by code those `k` that are best by exact scores with
-    /// `vectors`, whose rows are in the order of adding.
+    /// `vectors`, whose rows are in the order of adding. Where this is not known, see [`candidates`](Self::candidates).
     ///
     /// # Errors
-    /// Those of [`search`](Self::search); or other than [`len`](Self::len) vectors, or of another d.
+    /// Those of [`search`](Self::search); other than [`len`](Self::len) vectors, or of another d; or vectors were added
+    /// after others were removed, so that the rows may be in another order.
     pub fn search_rerank(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -76,44 +76,15 @@ impl Index {
         Ok(hits)
     }
 
-    /// The bits of [`search`](Self::search)'s `allowed` for the vectors with these ids. Ids that are not in the index
-    /// allow nothing.
-    #[must_use]
-    pub fn allow_ids(&self, ids: &[i64]) -> Vec<u64> {
-        let mut words = vec![0; self.len().div_ceil(BLOCK)];
-        for position in self.ids.find(ids).into_iter().flatten() {
-            words[position / BLOCK] |= 1 << (position % BLOCK);
-        }
-        words
-    }
-
-    /// The bits for the positions where `mask` is true.
-    ///
-    /// # Errors
-    /// The mask has another length than the index.
-    pub fn allow_mask(&self, mask: &[bool]) -> Result<Vec<u64>> {
-        if mask.len() != self.len() {
+    /// Refuses vectors that cannot be those of the index in its order, or may not be.
+    pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
+        if self.order() == Order::Mixed {
             return Err(invalid!(
-                "filter has {} entries, the index holds {} vectors",
-                mask.len(),
-                self.len()
+                "vectors were added after others were removed, or under ids that do not ascend by an older version: \
+                 rows of rerank might be taken for those of other vectors. Name them: rerank_ids, an id for each row, \
+                 which are the index's own ids if the rows are in that order"
             ));
         }
-        let word = |mask: &[bool]| mask.iter().rev().fold(0, |word, &allowed| word << 1 | u64::from(allowed));
-        Ok(mask.chunks(BLOCK).map(word).collect())
-    }
-
-    /// The bits for the ids that `allows` accepts.
-    #[must_use]
-    pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync) -> Vec<u64> {
-        let word = |block: usize| {
-            let positions = block * BLOCK..((block + 1) * BLOCK).min(self.len());
-            positions.rev().fold(0, |word, position| word << 1 | u64::from(allows(self.ids.at(position))))
-        };
-        (0..self.len().div_ceil(BLOCK)).into_par_iter().map(word).collect()
-    }
-
-    pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
         if vectors.n() != self.len() {
             return Err(invalid!(
                 "rerank has {} rows, the index holds {} vectors: want a row for each of its ids, in their order",

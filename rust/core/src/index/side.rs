@@ -60,25 +60,31 @@ impl Side {
         matches!(self, Side::InverseNorm | Side::SquaredNorm { .. })
     }
 
-    /// The numbers that were given for `n` vectors, or those that stand for none; `None` where they follow from the codes.
-    ///
-    /// # Errors
-    /// Numbers that are not n finite ones, that are not asked for, or none where they are.
-    pub(super) fn given(self, n: usize, numbers: Option<&[f32]>) -> Result<Option<Vec<f32>>> {
+    /// Refuses numbers given for `n` vectors that are not n finite ones or not asked for, and none where they are.
+    pub(super) fn check(self, n: usize, numbers: Option<&[f32]>) -> Result<()> {
         let name = if self == Side::Scale { "scales" } else { "residuals" };
         match (self, numbers) {
             (Side::Scale | Side::ResidualNorm, Some(numbers)) => {
                 if numbers.len() != n || numbers.iter().any(|number| !number.is_finite()) {
                     return Err(invalid!("{name} have {} entries: want {n} finite numbers", numbers.len()));
                 }
-                Ok(Some(numbers.to_vec()))
+                Ok(())
             }
             (_, Some(_)) => Err(invalid!("scales are given, but the index keeps none")),
-            (Side::Scale, None) => Ok(Some(vec![1.0; n])),
             (Side::ResidualNorm, None) => {
                 Err(invalid!("the index keeps residuals, which codes alone do not tell: add the vectors"))
             }
-            (_, None) => Ok(None),
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// The numbers that were given for `n` vectors and [checked](Self::check), or those that stand for none; `None` where
+    /// they follow from the codes.
+    pub(super) fn given(self, n: usize, numbers: Option<&[f32]>) -> Option<Vec<f32>> {
+        match (self, numbers) {
+            (_, Some(numbers)) => Some(numbers.to_vec()),
+            (Side::Scale, None) => Some(vec![1.0; n]),
+            (_, None) => None,
         }
     }
 }

@@ -1,49 +1,49 @@
 use super::*;
 use crate::codebooks::{Codebooks, Selection};
-use ndarray::{Array3, array};
+use ndarray::{Array3, Axis, array};
 
 fn index() -> Index {
     let codebooks = Codebooks::new(Array3::from_shape_fn((2, 4, 1), |(m, k, _)| (m * 4 + k) as f32)).unwrap();
     Index::new(Model::new(codebooks, Selection::Group))
 }
 
-fn model() -> Model {
+pub(super) fn model() -> Model {
     let value = |(m, k, j): (usize, usize, usize)| ((m * 7 + k * 13 + j * 5) % 17) as f32 / 4.0 - 2.0;
     Model::new(Codebooks::new(Array3::from_shape_fn((3, 16, 4), value)).unwrap(), Selection::Group)
 }
 
-fn codes(n: usize) -> Array2<u8> {
+pub(super) fn codes(n: usize) -> Array2<u8> {
     Array2::from_shape_fn((n, 3), |(i, m)| ((i * 31 + m * i / 3 + m) % 16) as u8)
 }
 
 #[test]
 fn ids_continue_after_the_largest() {
     let mut index = index();
-    index.add_codes(array![[0, 0], [1, 1]].view(), None, None).unwrap();
+    index.add_codes(array![[0, 0], [1, 1]].view(), None, None, &()).unwrap();
     assert_eq!(index.ids(), None);
-    index.add_codes(array![[2, 2]].view(), Some(&[7]), None).unwrap();
-    index.add_codes(array![[3, 3]].view(), None, None).unwrap();
+    index.add_codes(array![[2, 2]].view(), Some(&[7]), None, &()).unwrap();
+    index.add_codes(array![[3, 3]].view(), None, None, &()).unwrap();
     assert_eq!(index.ids(), Some(&[0, 1, 7, 8][..]));
     let hits = index.search(array![[1.0]].view(), 5, None, &()).unwrap();
     assert_eq!(hits.positions, array![[8, 7, 1, 0, -1]]);
-    assert_eq!(index.reconstruct(&[7, 0, 7]).unwrap(), array![[8.0], [4.0], [8.0]]);
+    assert_eq!(index.reconstruct(&[7, 0, 7], &()).unwrap(), array![[8.0], [4.0], [8.0]]);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut index = index();
-    index.add_codes(array![[0, 0], [1, 1]].view(), Some(&[5, 3]), None).unwrap();
+    index.add_codes(array![[0, 0], [1, 1]].view(), Some(&[5, 3]), None, &()).unwrap();
     let one = array![[0, 0]];
     for ids in [&[3][..], &[-1], &[], &[1, 2]] {
-        assert!(index.add_codes(one.view(), Some(ids), None).is_err(), "{ids:?}");
+        assert!(index.add_codes(one.view(), Some(ids), None, &()).is_err(), "{ids:?}");
     }
-    assert!(index.add_codes(array![[0, 0], [0, 0]].view(), Some(&[9, 9]), None).is_err());
-    assert!(index.add_codes(array![[0, 4]].view(), None, None).is_err());
-    assert!(index.add_codes(array![[0]].view(), None, None).is_err());
-    assert!(index.add_codes(one.view(), None, Some(&[1.0])).is_err());
-    assert!(index.remove(&[5, 4]).is_err());
+    assert!(index.add_codes(array![[0, 0], [0, 0]].view(), Some(&[9, 9]), None, &()).is_err());
+    assert!(index.add_codes(array![[0, 4]].view(), None, None, &()).is_err());
+    assert!(index.add_codes(array![[0]].view(), None, None, &()).is_err());
+    assert!(index.add_codes(one.view(), None, Some(&[1.0]), &()).is_err());
+    assert!(index.remove(&[5, 4], &()).is_err());
     assert_eq!((index.len(), index.ids()), (2, Some(&[5, 3][..])));
-    assert!(index.reconstruct(&[4]).is_err());
+    assert!(index.reconstruct(&[4], &()).is_err());
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn scores_are_those_of_the_decoded_vectors() {
             let mut index = Index::with(model(), settings).unwrap();
             // In pieces, the later with norms beyond the first ones.
             for piece in codes(300).axis_chunks_iter(Axis(0), 7) {
-                index.add_codes(piece, None, None).unwrap();
+                index.add_codes(piece, None, None, &()).unwrap();
             }
             let hits = index.search(queries.view(), 300, None, &()).unwrap();
-            let decoded = index.reconstruct(&(0..300).collect::<Vec<_>>()).unwrap();
+            let decoded = index.reconstruct(&(0..300).collect::<Vec<_>>(), &()).unwrap();
             let tolerance = if metric == Metric::InnerProduct { 1e-4 } else { 1e-6 };
             for (q, query) in queries.outer_iter().enumerate() {
                 let mut seen = vec![false; 300];
@@ -83,15 +83,15 @@ fn removed_vectors_are_gone_and_the_others_stay_in_order() {
     for metric in Metric::ALL {
         let settings = Settings { metric, ..Settings::default() };
         let mut index = Index::with(model(), settings).unwrap();
-        index.add_codes(codes(200).view(), None, None).unwrap();
+        index.add_codes(codes(200).view(), None, None, &()).unwrap();
         let removed: Vec<i64> = (0..200).filter(|i| i % 3 == 0).collect();
-        assert_eq!(index.remove(&removed).unwrap(), 67);
-        index.add_codes(codes(200).view().slice(s![..5, ..]), None, None).unwrap();
+        assert_eq!(index.remove(&removed, &()).unwrap(), 67);
+        index.add_codes(codes(200).view().slice(s![..5, ..]), None, None, &()).unwrap();
         let kept: Vec<i64> = (0..200).filter(|i| i % 3 != 0).chain(200..205).collect();
         assert_eq!(index.ids(), Some(&kept[..]));
         let rows: Vec<usize> = kept.iter().map(|&id| id as usize % 200).collect();
         let mut plain = Index::with(model(), settings).unwrap();
-        plain.add_codes(codes(200).select(Axis(0), &rows).view(), Some(&kept), None).unwrap();
+        plain.add_codes(codes(200).select(Axis(0), &rows).view(), Some(&kept), None, &()).unwrap();
         let query = array![[1.0f32, -0.5, 2.0, 0.25]];
         let (a, b) = (index.search(query.view(), 9, None, &()), plain.search(query.view(), 9, None, &()));
         assert_eq!(a.unwrap().positions, b.unwrap().positions);
@@ -101,15 +101,18 @@ fn removed_vectors_are_gone_and_the_others_stay_in_order() {
 #[test]
 fn filters_and_merging() {
     let mut index = Index::new(model());
-    index.add_codes(codes(150).view(), None, None).unwrap();
+    index.add_codes(codes(150).view(), None, None, &()).unwrap();
     let mut other = Index::new(model());
-    other.add_codes(codes(100).view(), Some(&(1000..1100).collect::<Vec<_>>()), None).unwrap();
-    index.merge(&other).unwrap();
-    assert!(index.merge(&other).is_err());
+    other.add_codes(codes(100).view(), Some(&(1000..1100).collect::<Vec<_>>()), None, &()).unwrap();
+    index.merge(&other, &()).unwrap();
+    assert!(index.merge(&other, &()).is_err());
     assert_eq!(index.len(), 250);
     let query = array![[1.0f32, -0.5, 2.0, 0.25]];
     let all = index.search(query.view(), 250, None, &()).unwrap().positions;
-    for allowed in [index.allow_ids(&[3, 1003, 77, 12345]), index.allow(|id| [3, 1003, 77].contains(&id))] {
+    for allowed in [
+        index.allow_ids(&[3, 1003, 77, 12345], &()).unwrap(),
+        index.allow(|id| [3, 1003, 77].contains(&id), &()).unwrap(),
+    ] {
         let hits = index.search(query.view(), 5, Some(&allowed), &()).unwrap();
         let want: Vec<i64> =
             all.iter().copied().filter(|id| [3, 1003, 77].contains(id)).chain([-1, -1]).collect();
@@ -124,7 +127,7 @@ fn a_scale_gives_approximations_the_right_length() {
     let mut index = Index::with(model(), settings).unwrap();
     index.add(&x.view(), None, &()).unwrap();
     assert_eq!(index.bytes_per_vector(), 4);
-    let scales = index.model().scales(&x.view(), index.codes().view()).unwrap();
+    let scales = index.model().scales(&x.view(), index.codes().view(), &()).unwrap();
     for row in (0..100).filter(|&row| (0.25..4.0).contains(&scales[row])) {
         let hits = index.search(x.slice(s![row..=row, ..]), 100, None, &()).unwrap();
         let at = hits.positions.iter().position(|&id| id == row as i64).unwrap();
@@ -132,7 +135,7 @@ fn a_scale_gives_approximations_the_right_length() {
         assert!((f64::from(hits.scores[[0, at]]) / square - 1.0).abs() < 0.01);
     }
     let mut copy = Index::with(model(), settings).unwrap();
-    copy.merge(&index).unwrap();
+    copy.merge(&index, &()).unwrap();
     let hits = |index: &Index| index.search(x.view(), 20, None, &()).unwrap();
     assert_eq!(hits(&copy), hits(&index));
 }
@@ -142,7 +145,7 @@ fn its_encoder_is_made_once() {
     let mut index = Index::new(model());
     let x = Array2::from_shape_fn((100, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f32 - 4.9);
     index.add(&x.view(), None, &()).unwrap();
-    let first: *const Encoder = index.encoder().unwrap();
+    let first: *const dyn Encode = index.encoder().unwrap();
     let mut copy = index.clone();
     copy.add(&x.view(), None, &()).unwrap();
     assert!(std::ptr::eq(first, copy.encoder().unwrap()));
@@ -153,12 +156,12 @@ fn the_largest_residual_follows_what_is_added_and_removed() {
     let settings = Settings { residuals: true, ..Settings::default() };
     let mut index = Index::with(model(), settings).unwrap();
     let residuals: Vec<f32> = (0..200).map(|i| (i * 37 % 200) as f32).collect();
-    index.add_codes(codes(200).view(), None, Some(&residuals)).unwrap();
+    index.add_codes(codes(200).view(), None, Some(&residuals), &()).unwrap();
     assert_eq!(index.largest, 199.0);
     let mut other = Index::with(model(), settings).unwrap();
-    other.add_codes(codes(1).view(), Some(&[777]), Some(&[500.0])).unwrap();
-    index.merge(&other).unwrap();
+    other.add_codes(codes(1).view(), Some(&[777]), Some(&[500.0]), &()).unwrap();
+    index.merge(&other, &()).unwrap();
     assert_eq!(index.largest, 500.0);
-    index.remove(&[777]).unwrap();
+    index.remove(&[777], &()).unwrap();
     assert_eq!(index.largest, 199.0);
 }

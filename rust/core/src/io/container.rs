@@ -1,223 +1,384 @@
-//! The container: a safetensors file whose metadata have one entry of JSON, with a checksum for each tensor and one for the
-//! header; written whole or not at all, read by way of a map.
-#![allow(unsafe_code)] // to map files into memory
+//! The container: a safetensors file with a checksum for each tensor and one for the header. Its layout is told in
+//! docs/file-format.md.
 
-use crate::error::{Error, Result};
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
-use serde_json::{Map, Value, json};
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::v1;
+use crate::error::{Error, Result, damaged};
+use crate::monitor::Monitor;
+use safetensors::tensor::{Dtype, Metadata};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::str::FromStr;
 
 /// The version that this code writes; it reads this one and older ones.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
-/// Name, type, shape and bytes of a tensor to be written.
-pub(super) type Tensor<'a> = (&'static str, Dtype, Vec<usize>, &'a [u8]);
+/// The longest header, as the safetensors library has it.
+const MAX_HEADER: u64 = 100_000_000;
+/// Bytes read or written at once.
+const PIECE: usize = 1 << 20;
+/// Where checksums of tensors are in the metadata.
+const CRC: &str = "crc32.";
 
-/// Writes a file of these tensors; their checksums, the version and the header's checksum join the entries.
-pub(super) fn write(path: &Path, mut entries: Map<String, Value>, tensors: &[Tensor<'_>]) -> Result<()> {
-    let sums = tensors.iter().map(|(name, _, _, bytes)| ((*name).to_owned(), crc32fast::hash(bytes).into()));
-    entries.insert("crc32".to_owned(), Value::Object(sums.collect()));
-    entries.insert("version".to_owned(), json!(VERSION));
-    let checksum =
-        checksum(&entries, tensors.iter().map(|(name, dtype, shape, _)| (*name, *dtype, &shape[..])));
-    entries.insert("checksum".to_owned(), json!(checksum));
-    let metadata = HashMap::from([("compcodes".to_owned(), Value::Object(entries).to_string())]);
-    let header =
-        header(metadata, tensors).map_err(|reason| Error::Format { path: path.to_owned(), reason })?;
-    let parts = std::iter::once(&header[..]).chain(tensors.iter().map(|(_, _, _, bytes)| *bytes));
-    replace(path, parts).map_err(|source| Error::Io { path: path.to_owned(), source })
+/// The metadata: names and texts.
+pub(super) type Entries = BTreeMap<String, String>;
+
+/// The numbers of a tensor.
+pub(super) enum Numbers<'a> {
+    Bytes(&'a [u8]),
+    Floats(Cow<'a, [f32]>),
+    Integers(Cow<'a, [i64]>),
 }
 
-/// Of all that the header says: the entries but for the checksum itself, and the tensors in the order of their names.
-fn checksum<'a>(
-    entries: &Map<String, Value>,
-    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>,
-) -> u32 {
-    let entries: Vec<_> = entries.iter().filter(|(name, _)| *name != "checksum").collect();
-    let mut tensors: Vec<_> =
-        tensors.map(|(name, dtype, shape)| format!("{name} {dtype:?} {shape:?}")).collect();
-    tensors.sort_unstable();
-    crc32fast::hash(json!([entries, tensors]).to_string().as_bytes())
-}
-
-/// Makes `parts` the content of the file: all of them or, after an error, none.
-fn replace<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> std::io::Result<()> {
-    // A link stays one, what is no file is not replaced by one, and who may read it stays as it was.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let old = fs::metadata(path).ok();
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
-        return Err(std::io::Error::other("exists and is not a file"));
-    }
-    let temporary = Temporary::beside(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary.0)?;
-    if let Some(old) = old {
-        file.set_permissions(old.permissions())?;
-    }
-    for part in parts {
-        file.write_all(part)?;
-    }
-    // On disk before it gets its name: after a crash the name never leads to half a file.
-    file.sync_all()?;
-    fs::rename(&temporary.0, path)
-}
-
-/// The length and text that a safetensors file begins with. (The library's own writer would make files that only their
-/// owner can read.)
-fn header(metadata: HashMap<String, String>, tensors: &[Tensor<'_>]) -> std::result::Result<Vec<u8>, String> {
-    let mut end = 0;
-    let infos = tensors.iter().map(|(name, dtype, shape, bytes)| {
-        let start = end;
-        end += bytes.len();
-        ((*name).to_owned(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (start, end) })
-    });
-    let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(|error| error.to_string())?;
-    let mut text = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-    // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
-    text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
-    Ok([&(text.len() as u64).to_le_bytes(), &text[..]].concat())
-}
-
-/// A file name that is removed again unless the file was renamed.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn beside(path: &Path) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(path.with_file_name(format!(".compcodes-{}-{count}.part", std::process::id())))
+impl<'a> From<&'a [f32]> for Numbers<'a> {
+    fn from(values: &'a [f32]) -> Self {
+        Self::Floats(values.into())
     }
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // After the rename there is nothing under this name, and nothing to do about other failures.
-        let _ = fs::remove_file(&self.0);
+impl<'a> From<&'a [i64]> for Numbers<'a> {
+    fn from(values: &'a [i64]) -> Self {
+        Self::Integers(values.into())
     }
 }
 
-pub(super) fn map(path: &Path) -> Result<memmap2::Mmap> {
-    let failed = |source| Error::Io { path: path.to_owned(), source };
-    // Asked before it is opened: to open a pipe waits for somebody to write.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Error::Format { path: path.to_owned(), reason: "is not a file".to_owned() });
+impl From<Vec<f32>> for Numbers<'_> {
+    fn from(values: Vec<f32>) -> Self {
+        Self::Floats(values.into())
     }
-    let file = File::open(path).map_err(failed)?;
-    // SAFETY: the bytes are only read, and files of ours are replaced by renaming, never written in place.
-    unsafe { memmap2::Mmap::map(&file) }.map_err(failed)
 }
 
-/// A mapped file and its checked metadata.
-pub(super) struct Reader<'a> {
-    path: &'a Path,
-    tensors: SafeTensors<'a>,
-    entries: Map<String, Value>,
+impl From<Vec<i64>> for Numbers<'_> {
+    fn from(values: Vec<i64>) -> Self {
+        Self::Integers(values.into())
+    }
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let error = |reason: String| Error::Format { path: path.to_owned(), reason };
-        let damaged = |e: &dyn std::fmt::Display| error(format!("not a compcodes file, or damaged ({e})"));
-        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
-        let tensors = SafeTensors::deserialize(bytes).map_err(|e| damaged(&e))?;
-        let entry = metadata.metadata().as_ref().and_then(|entries| entries.get("compcodes"));
-        let entry = entry.ok_or_else(|| error("a safetensors file, but not of compcodes".to_owned()))?;
-        let entries: Map<String, Value> = serde_json::from_str(entry).map_err(|e| damaged(&e))?;
-        let reader = Self { path, tensors, entries };
-        match reader.entry("version")?.as_u64() {
-            Some(1..=VERSION) => {
-                let tensors = reader
-                    .tensors
-                    .iter()
-                    .map(|(name, tensor)| (name, tensor.dtype(), tensor.shape().to_vec()));
-                let tensors: Vec<_> = tensors.collect();
-                let sum = checksum(
-                    &reader.entries,
-                    tensors.iter().map(|(name, dtype, shape)| (*name, *dtype, &shape[..])),
-                );
-                if reader.entry("checksum")?.as_u64() != Some(sum.into()) {
-                    return Err(reader.error("damaged: the checksum of the header does not match"));
-                }
-                Ok(reader)
-            }
-            Some(later) if later > VERSION => {
-                Err(reader.error(&format!("format version {later}; this release reads up to {VERSION}")))
-            }
-            _ => Err(reader.error("version is not a number")),
+impl Numbers<'_> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::Bytes(_) => Dtype::U8,
+            Self::Floats(_) => Dtype::F32,
+            Self::Integers(_) => Dtype::I64,
         }
     }
 
-    pub(super) fn error(&self, reason: &str) -> Error {
-        Error::Format { path: self.path.to_owned(), reason: reason.to_owned() }
+    fn n_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(values) => values.len(),
+            Self::Floats(values) => size_of_val(&**values),
+            Self::Integers(values) => size_of_val(&**values),
+        }
+    }
+
+    /// The bytes as a file has them, a piece at a time.
+    fn pieces(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Bytes(values) => values.chunks(PIECE).try_for_each(each),
+            Self::Floats(values) => values
+                .chunks(PIECE / 4)
+                .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
+            Self::Integers(values) => values
+                .chunks(PIECE / 8)
+                .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
+        }
+    }
+}
+
+/// A tensor to be written.
+pub(super) struct Tensor<'a> {
+    pub(super) name: &'static str,
+    pub(super) shape: Vec<usize>,
+    pub(super) numbers: Numbers<'a>,
+    /// The checksum that it must have: that of the mapped file it comes from.
+    pub(super) want: Option<u32>,
+}
+
+impl<'a> Tensor<'a> {
+    pub(super) fn new(name: &'static str, shape: &[usize], numbers: impl Into<Numbers<'a>>) -> Self {
+        Self { name, shape: shape.to_vec(), numbers: numbers.into(), want: None }
+    }
+}
+
+/// A file to be: its header, checksums included, and its tensors.
+pub(super) struct Content<'a> {
+    header: Vec<u8>,
+    tensors: Vec<Tensor<'a>>,
+}
+
+impl<'a> Content<'a> {
+    /// The checksums of the tensors, the version and the checksum of the header join the entries.
+    ///
+    /// # Errors
+    /// A tensor has not the checksum that it must have, or a cancelling monitor.
+    pub(super) fn new(mut entries: Entries, tensors: Vec<Tensor<'a>>, monitor: &dyn Monitor) -> Result<Self> {
+        for tensor in &tensors {
+            let mut hasher = crc32fast::Hasher::new();
+            tensor.numbers.pieces(|piece| {
+                hasher.update(piece);
+                monitor.report(0, 1)
+            })?;
+            let sum = hasher.finalize();
+            if tensor.want.is_some_and(|want| want != sum) {
+                return Err(damaged(tensor.name));
+            }
+            entries.insert(format!("{CRC}{}", tensor.name), sum.to_string());
+        }
+        entries.insert("compcodes".to_owned(), json!({ "version": VERSION }).to_string());
+        let described = tensors.iter().map(|tensor| (tensor.name, tensor.numbers.dtype(), &tensor.shape[..]));
+        entries.insert("checksum".to_owned(), checksum(&entries, described).to_string());
+        let mut end = 0;
+        let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), json!(entries))]);
+        for Tensor { name, shape, numbers, .. } in &tensors {
+            let first = end;
+            end += numbers.n_bytes();
+            let info = json!({ "dtype": numbers.dtype(), "shape": shape, "data_offsets": [first, end] });
+            header.insert((*name).to_owned(), info);
+        }
+        let mut text = Value::Object(header).to_string().into_bytes();
+        // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
+        text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
+        Ok(Self { header: [&(text.len() as u64).to_le_bytes(), &text[..]].concat(), tensors })
+    }
+
+    pub(super) fn n_bytes(&self) -> usize {
+        self.header.len() + self.tensors.iter().map(|tensor| tensor.numbers.n_bytes()).sum::<usize>()
+    }
+
+    /// Writes all of it; `path` is for errors.
+    pub(super) fn write(&self, path: &Path, out: &mut dyn Write, monitor: &dyn Monitor) -> Result<()> {
+        let failed = |source| Error::Io { path: path.to_owned(), source };
+        let total = self.n_bytes() as u64;
+        let mut done = 0;
+        let mut write = |piece: &[u8]| {
+            out.write_all(piece).map_err(failed)?;
+            done += piece.len() as u64;
+            monitor.report(done, total)
+        };
+        write(&self.header)?;
+        self.tensors.iter().try_for_each(|tensor| tensor.numbers.pieces(&mut write))
+    }
+}
+
+/// Of all that the header says: a line for each entry but the checksum itself, and one for each tensor, by name.
+fn checksum<'a>(entries: &Entries, tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>) -> u32 {
+    let entries = entries.iter().filter(|(name, _)| *name != "checksum");
+    let entries: String = entries.map(|(name, text)| format!("{name}={text}\n")).collect();
+    let mut lines: Vec<String> = tensors
+        .map(|(name, dtype, shape)| {
+            let sizes: String = shape.iter().map(|size| format!(" {size}")).collect();
+            format!("{name} {dtype:?}{sizes}\n")
+        })
+        .collect();
+    lines.sort_unstable();
+    crc32fast::hash((entries + &lines.concat()).as_bytes())
+}
+
+/// What a file is read from.
+pub(super) trait Source: Read + Seek {}
+impl<T: Read + Seek> Source for T {}
+
+/// A file whose header is checked. Its tensors are read when they are asked for, from the file and not from a map of it:
+/// whoever writes the file in place meanwhile makes them an error, not a crash.
+pub(super) struct Reader<'a> {
+    path: &'a Path,
+    source: RefCell<Box<dyn Source + 'a>>,
+    monitor: &'a dyn Monitor,
+    /// Where the tensors begin.
+    first: u64,
+    metadata: Metadata,
+    version: u64,
+    entries: Entries,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(path: &'a Path, source: impl Source + 'a, monitor: &'a dyn Monitor) -> Result<Self> {
+        let error = |reason: String| Error::Format { path: path.to_owned(), reason };
+        let broken = |e: &dyn Display| error(format!("not a compcodes file, or damaged ({e})"));
+        let mut source: Box<dyn Source + 'a> = Box::new(source);
+        let failed = |e: io::Error| match e.kind() {
+            io::ErrorKind::UnexpectedEof => broken(&"it ends within the header"),
+            _ => Error::Io { path: path.to_owned(), source: e },
+        };
+        let size = source.seek(SeekFrom::End(0)).map_err(failed)?;
+        source.seek(SeekFrom::Start(0)).map_err(failed)?;
+        let mut length = [0; 8];
+        source.read_exact(&mut length).map_err(failed)?;
+        let length = u64::from_le_bytes(length);
+        if length > MAX_HEADER.min(size.saturating_sub(8)) {
+            return Err(broken(&"the length of the header is beyond the file"));
+        }
+        let mut header = vec![0; length as usize];
+        source.read_exact(&mut header).map_err(failed)?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| broken(&e))?;
+        let first = 8 + length;
+        if (metadata.data_len() as u64).checked_add(first) != Some(size) {
+            return Err(broken(&"the header tells of another size of the file"));
+        }
+        let mut entries: Entries =
+            metadata.metadata().iter().flatten().map(|(name, text)| (name.clone(), text.clone())).collect();
+        let ours = entries.get("compcodes");
+        let ours = ours.ok_or_else(|| error("a safetensors file, but not of compcodes".to_owned()))?;
+        let ours: Value = serde_json::from_str(ours).map_err(|e| broken(&e))?;
+        let version = ours.get("version").and_then(Value::as_u64);
+        let names = metadata.offset_keys();
+        let tensors = names.iter().map(|name| {
+            let info = metadata.info(name).expect("a name of its own");
+            (&name[..], info.dtype, &info.shape[..])
+        });
+        let (version, have, want) = match version {
+            Some(1) => {
+                let want = v1::checksum(&ours, tensors);
+                let have = ours.get("checksum").and_then(Value::as_u64);
+                entries = v1::entries(&ours).map_err(|e| error(e.to_string()))?;
+                (1, have, want)
+            }
+            Some(VERSION) => {
+                let have = entries.get("checksum").and_then(|text| text.parse().ok());
+                (VERSION, have, checksum(&entries, tensors))
+            }
+            Some(later) if later > VERSION => {
+                return Err(error(format!("format version {later}; this release reads up to {VERSION}")));
+            }
+            _ => return Err(error("its version is not a number".to_owned())),
+        };
+        if have != Some(want.into()) {
+            return Err(error("damaged: the checksum of the header does not match".to_owned()));
+        }
+        Ok(Self { path, source: RefCell::new(source), monitor, first, metadata, version, entries })
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// An error of this file.
+    pub(super) fn error(&self, reason: impl Display) -> Error {
+        Error::Format { path: self.path.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(super) fn io(&self, source: io::Error) -> Error {
+        Error::Io { path: self.path.to_owned(), source }
+    }
+
+    /// What is wrong with an argument that comes from this file is wrong with the file.
+    pub(super) fn blame<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| match e {
+            Error::Invalid(_) | Error::Argument { .. } => self.error(e),
+            e => e,
+        })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    pub(super) fn entry(&self, name: &str) -> Result<&Value> {
-        self.entries.get(name).ok_or_else(|| self.error(&format!("the metadata lack {name}")))
+    pub(super) fn text(&self, name: &str) -> Result<&str> {
+        self.entries
+            .get(name)
+            .map(String::as_str)
+            .ok_or_else(|| self.error(format!("the metadata lack {name}")))
     }
 
-    pub(super) fn kind(&self) -> Result<&str> {
-        self.entry("kind")?.as_str().ok_or_else(|| self.error("kind is not a string"))
+    /// An entry as a number, or as true or false.
+    pub(super) fn value<T: FromStr>(&self, name: &str) -> Result<T> {
+        let text = self.text(name)?;
+        text.parse()
+            .map_err(|_| self.error(format!("{name} is {text:?}: want a {}", std::any::type_name::<T>())))
     }
 
-    /// Shape and bytes of a tensor whose type and checksum are right.
-    pub(super) fn tensor(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
-        let (shape, bytes) = self.unverified(name, dtype)?;
-        let sum = self.entry("crc32")?.get(name).and_then(Value::as_u64);
-        if sum != Some(crc32fast::hash(bytes).into()) {
-            return Err(self.error(&format!("damaged: the checksum of {name} does not match")));
-        }
-        Ok((shape, bytes))
+    /// Like [`value`](Self::value), if there is such an entry.
+    pub(super) fn optional<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        if self.has(name) { self.value(name).map(Some) } else { Ok(None) }
     }
 
-    /// Shape and bytes of a tensor whose type is right.
-    pub(super) fn unverified(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
-        let tensor = self.tensors.tensor(name).map_err(|_| self.error(&format!("lacks {name}")))?;
-        if tensor.dtype() != dtype {
-            return Err(self.error(&format!("{name} is of type {:?}, not {dtype:?}", tensor.dtype())));
-        }
-        Ok((tensor.shape().to_vec(), tensor.data()))
+    /// An entry as what has that name.
+    pub(super) fn named<T: FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
+        self.blame(self.text(name)?.parse())
     }
 
-    /// The bytes of a tensor of `n` entries, if there is one of that name.
-    pub(super) fn optional(&self, name: &str, dtype: Dtype, n: usize) -> Result<Option<&'a [u8]>> {
-        if self.tensors.tensor(name).is_err() {
-            return Ok(None);
-        }
-        match self.tensor(name, dtype)? {
-            (shape, bytes) if shape == [n] => Ok(Some(bytes)),
-            (shape, _) => Err(self.error(&format!("{name} has shape {shape:?}, not [{n}]"))),
+    /// The shape of a tensor, if there is one of that name, whose type is right.
+    pub(super) fn shape(&self, name: &str, dtype: Dtype) -> Result<Option<&[usize]>> {
+        match self.metadata.info(name) {
+            Some(info) if info.dtype != dtype => {
+                Err(self.error(format!("{name} is of type {:?}, not {dtype:?}", info.dtype)))
+            }
+            info => Ok(info.map(|info| &info.shape[..])),
         }
     }
 
-    /// The finite numbers of a tensor of `n` entries, if there is one of that name.
-    pub(super) fn floats(&self, name: &str, n: usize) -> Result<Option<Vec<f32>>> {
-        let bytes = self.optional(name, Dtype::F32, n)?;
-        bytes.map(|bytes| self.finite(name, bytes)).transpose()
+    /// Where the bytes of a tensor are in the file.
+    pub(super) fn range(&self, name: &str) -> Result<std::ops::Range<u64>> {
+        let info = self.metadata.info(name).ok_or_else(|| self.error(format!("lacks {name}")))?;
+        let (first, last) = info.data_offsets;
+        Ok(self.first + first as u64..self.first + last as u64)
     }
 
-    /// The finite numbers of a tensor of any number of rows of `width` entries, if there is one of that name.
-    pub(super) fn rows(&self, name: &str, width: usize) -> Result<Option<Vec<f32>>> {
-        if self.tensors.tensor(name).is_err() {
-            return Ok(None);
-        }
-        match self.tensor(name, Dtype::F32)? {
-            (shape, bytes) if shape.len() == 2 && shape[1] == width => self.finite(name, bytes).map(Some),
-            (shape, _) => Err(self.error(&format!("{name} has shape {shape:?}, not (…, {width})"))),
-        }
+    /// The checksum that a tensor must have.
+    pub(super) fn crc(&self, name: &str) -> Result<u32> {
+        self.value(&format!("{CRC}{name}"))
     }
 
-    fn finite(&self, name: &str, bytes: &[u8]) -> Result<Vec<f32>> {
-        let values: Vec<f32> = bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)).collect();
+    /// Fills `out` with the bytes of a tensor of that size, and checks them.
+    pub(super) fn fill(&self, name: &str, out: &mut [u8]) -> Result<()> {
+        let mut first = 0;
+        self.pieces(name, |piece| {
+            out[first..first + piece.len()].copy_from_slice(piece);
+            first += piece.len();
+        })
+    }
+
+    /// The numbers of N bytes that a tensor holds.
+    fn numbers<T, const N: usize>(&self, name: &str, from: impl Fn([u8; N]) -> T) -> Result<Vec<T>> {
+        let range = self.range(name)?;
+        let mut values = Vec::with_capacity((range.end - range.start) as usize / N);
+        self.pieces(name, |piece| values.extend(piece.as_chunks().0.iter().map(|&bytes| from(bytes))))?;
+        Ok(values)
+    }
+
+    /// Reads a tensor a piece at a time, of a multiple of 8 bytes but for the last, and then checks what was read.
+    fn pieces(&self, name: &str, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let failed = |e: io::Error| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.error(format!("it ends within {name}: written meanwhile?")),
+            _ => self.io(e),
+        };
+        let range = self.range(name)?;
+        let mut left = (range.end - range.start) as usize;
+        let mut source = self.source.borrow_mut();
+        source.seek(SeekFrom::Start(range.start)).map_err(failed)?;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut buffer = vec![0; PIECE.min(left)];
+        while left > 0 {
+            let piece = &mut buffer[..PIECE.min(left)];
+            source.read_exact(piece).map_err(failed)?;
+            hasher.update(piece);
+            each(piece);
+            left -= piece.len();
+            self.monitor.report(0, 1)?;
+        }
+        if hasher.finalize() != self.crc(name)? {
+            return self.blame(Err(damaged(name)));
+        }
+        Ok(())
+    }
+
+    /// Shape and finite numbers of a tensor, if there is one of that name.
+    pub(super) fn floats(&self, name: &str) -> Result<Option<(&[usize], Vec<f32>)>> {
+        let Some(shape) = self.shape(name, Dtype::F32)? else { return Ok(None) };
+        let values = self.numbers(name, f32::from_le_bytes)?;
         if values.iter().all(|value| value.is_finite()) {
-            return Ok(values);
+            return Ok(Some((shape, values)));
         }
-        Err(self.error(&format!("{name} holds NaN or an infinity")))
+        Err(self.error(format!("{name} holds NaN or an infinity")))
+    }
+
+    /// Shape and integers of a tensor, if there is one of that name.
+    pub(super) fn integers(&self, name: &str) -> Result<Option<(&[usize], Vec<i64>)>> {
+        let Some(shape) = self.shape(name, Dtype::I64)? else { return Ok(None) };
+        Ok(Some((shape, self.numbers(name, i64::from_le_bytes)?)))
     }
 }

@@ -7,7 +7,7 @@
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
 use crate::vectors::{Vectors, check_dim};
-use ndarray::{Array2, ArrayView1, ArrayViewMut1};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1};
 
 /// The rows of A, (r, d), orthogonal to each other. Along a row a, vectors are stretched by 1 + ‖a‖².
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,12 @@ impl Directions {
     #[must_use]
     pub fn dim(&self) -> usize {
         self.rows.ncols()
+    }
+
+    /// The rows of A, (r, d).
+    #[must_use]
+    pub fn rows(&self) -> ArrayView2<'_, f32> {
+        self.rows.view()
     }
 
     /// `x` (n, d) as L x, computed as they are read.

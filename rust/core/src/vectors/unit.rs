@@ -5,8 +5,8 @@ use super::metric::normalise;
 
 /// Vectors scaled to length 1 as they are read; those of zeros stay.
 ///
-/// To train for cosine, train on `Unit(&x)` and put "cosine" under "fitted_metric" into the parameters of the
-/// [`Model`](crate::Model): its encoder then scales what it encodes.
+/// To train for cosine, train on `Unit(&x)` and put [`Metric::Cosine`](super::metric::Metric::Cosine) into the
+/// [`Recipe`](crate::model::Recipe) of the model: its encoder then scales what it encodes.
 ///
 /// A power of two times a row is the same row, to the bit, as far as f32 can hold both.
 pub struct Unit<V>(pub V);

@@ -1,0 +1,75 @@
+//! What a file may say of an index: all else is an error when it is loaded.
+
+use super::column::Run;
+use super::side::Side;
+use crate::codebooks::MAX_CODEWORDS;
+use crate::codes::packed::{BLOCK, PackedView};
+use crate::error::{Result, invalid};
+use crate::scan::{Edges, Levels};
+
+/// Refuses codes that name codewords beyond the k of each of m codebooks.
+pub(super) fn codewords(packed: PackedView<'_>, m: usize, k: usize) -> Result<()> {
+    let lines = packed.as_bytes().chunks_exact(BLOCK).enumerate();
+    let mut codes = lines.filter(|(line, _)| line % packed.n_columns() < m);
+    if k < MAX_CODEWORDS && codes.any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k)) {
+        return Err(invalid!("codes name codewords beyond the {k} of the model"));
+    }
+    Ok(())
+}
+
+/// Refuses levels that do not ascend, or factors that are not positive numbers that a scan can multiply with.
+pub(super) fn levels(side: Side, levels: &Levels) -> Result<()> {
+    // Nor is NaN in any order.
+    if !levels.is_sorted() {
+        return Err(invalid!("levels do not ascend"));
+    }
+    let factors = matches!(side, Side::Scale | Side::InverseNorm);
+    let allowed = 2f32.powi(-60)..=2f32.powi(60);
+    if factors && !(allowed.contains(&levels[0]) && allowed.contains(&levels[255])) {
+        return Err(invalid!("levels are {} to {}: want 2^-60 to 2^60", levels[0], levels[255]));
+    }
+    Ok(())
+}
+
+/// Refuses edges of intervals that do not ascend, or that lie where no number can.
+pub(super) fn edges(side: Side, edges: &Edges) -> Result<()> {
+    if !edges.is_sorted() {
+        return Err(invalid!("edges do not ascend"));
+    }
+    if matches!(side, Side::InverseNorm | Side::ResidualNorm) && edges[0] < 0.0 {
+        return Err(invalid!("edges of lengths begin at {}", edges[0]));
+    }
+    Ok(())
+}
+
+/// Refuses −½‖x̄ − c‖² above 0 and ‖x − x̄‖ below.
+pub(super) fn numbers(side: Side, numbers: &[f32]) -> Result<()> {
+    let are_residuals = side == Side::ResidualNorm;
+    let wrong = |number: &&f32| if are_residuals { **number < 0.0 } else { **number > 0.0 };
+    match numbers.iter().find(wrong) {
+        Some(number) if are_residuals => Err(invalid!("the length of a residual is {number}")),
+        Some(number) => Err(invalid!("minus half of a squared norm is {number}")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses numbers outside the intervals that their bytes name: a search would take the edges for bounds. The first run
+/// begins at 0.
+pub(super) fn intervals(packed: PackedView<'_>, runs: &[Run], numbers: &[f32]) -> Result<()> {
+    let columns = packed.n_columns();
+    let lines = packed.as_bytes().chunks_exact(BLOCK).skip(columns - 1).step_by(columns);
+    let mut run = 0;
+    for (block, (numbers, line)) in numbers.chunks(BLOCK).zip(lines).enumerate() {
+        while runs.get(run + 1).is_some_and(|next| next.first <= block * BLOCK) {
+            run += 1;
+        }
+        let edges = &runs[run].edges;
+        let within = |(number, &byte): (&f32, &u8)| {
+            (edges[usize::from(byte)]..=edges[usize::from(byte) + 1]).contains(number)
+        };
+        if !numbers.iter().zip(line).all(within) {
+            return Err(invalid!("biases are outside their intervals"));
+        }
+    }
+    Ok(())
+}

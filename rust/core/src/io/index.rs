@@ -1,0 +1,214 @@
+//! Indexes in files.
+#![allow(unsafe_code)] // to map files into memory
+
+use super::container::{Content, Entries, Numbers, Reader, Tensor};
+use super::model::describe;
+use super::replace::replace;
+use super::{BYTES, open};
+use crate::codes::packed::{BLOCK, PackedCodes};
+use crate::codes::store::{Mapped, Store};
+use crate::error::{Error, Result};
+use crate::index::{Column, Index, Parts, Settings};
+use crate::monitor::Monitor;
+use crate::scan::{Edges, Levels};
+use safetensors::tensor::Dtype;
+use std::fs::File;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Edges of 256 intervals.
+const N_EDGES: usize = 257;
+
+impl Index {
+    /// Writes the index with its model to `path`, replacing what is there.
+    ///
+    /// # Errors
+    /// The file cannot be written; or the codes are mapped from a file that is damaged.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_heeding(path, &())
+    }
+
+    /// Like [`save`](Self::save), but `monitor` may stop it: the old file, if there was one, then stays.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save), or a cancelling monitor.
+    pub fn save_heeding(&self, path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<()> {
+        let path = path.as_ref();
+        let content = content(self, monitor)?;
+        replace(path, |file| content.write(path, file, monitor))
+    }
+
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or is something else.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_heeding(path, &())
+    }
+
+    /// Like [`load`](Self::load), but `monitor` may stop it.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), or a cancelling monitor.
+    pub fn load_heeding(path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<Self> {
+        let path = path.as_ref();
+        Reader::new(path, open(path)?, monitor)?.index(None)
+    }
+
+    /// Like [`load`](Self::load), but leaves the codes in the file and maps it into memory: searching can begin at once,
+    /// and processes share the pages. The codes are verified, and copied, before they are changed or saved, not before.
+    ///
+    /// The file may be replaced meanwhile, as saving does it, but not written in place: searches would see other codes,
+    /// and a process that reads a page beyond the end of a file made shorter is killed (SIGBUS).
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn map(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = open(path)?;
+        let again = file.try_clone().map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Reader::new(path, file, &())?.index(Some(&again))
+    }
+
+    /// What [`save`](Self::save) writes.
+    ///
+    /// # Errors
+    /// The codes are mapped from a file that is damaged, or a cancelling monitor.
+    pub fn to_bytes(&self, monitor: &dyn Monitor) -> Result<Vec<u8>> {
+        let content = content(self, monitor)?;
+        let mut bytes = Vec::with_capacity(content.n_bytes());
+        content.write(Path::new(BYTES), &mut bytes, monitor)?;
+        Ok(bytes)
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    ///
+    /// # Errors
+    /// They are damaged, or something else; or a cancelling monitor.
+    pub fn from_bytes(bytes: &[u8], monitor: &dyn Monitor) -> Result<Self> {
+        Reader::new(Path::new(BYTES), Cursor::new(bytes), monitor)?.index(None)
+    }
+}
+
+fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
+    let (codes, settings) = (index.packed(), index.settings());
+    let mut entries = Entries::new();
+    for (name, value) in [
+        ("kind", "index".to_owned()),
+        ("n", index.len().to_string()),
+        ("metric", settings.metric.name().to_owned()),
+        ("scale", settings.scale.to_string()),
+        ("exact_norms", settings.exact_norms.to_string()),
+        ("residuals", settings.residuals.to_string()),
+        ("centred", index.is_centred().to_string()),
+        ("next_id", index.next_id().to_string()),
+        ("order", index.order().name().to_owned()),
+    ] {
+        entries.insert(name.to_owned(), value);
+    }
+    // From the widest type to the narrowest but for the codes, whose size is a multiple of 64: all are aligned.
+    let shape = [codes.n_blocks(), codes.n_columns(), BLOCK];
+    let want = index.check_store()?;
+    let mut tensors = vec![Tensor { want, ..Tensor::new("codes", &shape, Numbers::Bytes(codes.as_bytes())) }];
+    if let Some(ids) = index.ids() {
+        tensors.push(Tensor::new("ids", &[index.len()], ids));
+    }
+    let runs = index.column().map_or(&[][..], Column::as_runs);
+    if runs.len() > 1 {
+        let firsts: Vec<i64> = runs.iter().map(|run| run.first as i64).collect();
+        tensors.push(Tensor::new("runs", &[runs.len()], firsts));
+    }
+    if !runs.is_empty() {
+        let edges: Vec<f32> = runs.iter().flat_map(|run| *run.edges).collect();
+        tensors.push(Tensor::new("edges", &[runs.len(), N_EDGES], edges));
+    }
+    if let Some(levels) = index.column().and_then(Column::as_levels) {
+        tensors.push(Tensor::new("levels", &[levels.len()], &levels[..]));
+    }
+    if !index.numbers().is_empty() {
+        tensors.push(Tensor::new("biases", &[index.len()], index.numbers()));
+    }
+    describe(index.model(), &mut entries, &mut tensors);
+    Content::new(entries, tensors, monitor)
+}
+
+impl Reader<'_> {
+    /// The index; its codes mapped from `file` if that is given.
+    pub(super) fn index(&self, file: Option<&File>) -> Result<Index> {
+        if self.text("kind")? != "index" {
+            return Err(self.error("holds a model without codes, not an index"));
+        }
+        let model = self.model()?;
+        let settings = Settings {
+            metric: self.named("metric")?,
+            scale: self.value("scale")?,
+            exact_norms: self.value("exact_norms")?,
+            residuals: self.optional("residuals")?.unwrap_or(false),
+        };
+        let n: usize = self.value("n")?;
+        let shape = self.shape("codes", Dtype::U8)?.ok_or_else(|| self.error("lacks codes"))?;
+        let &[blocks, columns, BLOCK] = shape else {
+            return Err(self.error(format!("codes have shape {shape:?}: want (…, …, {BLOCK})")));
+        };
+        if blocks != n.div_ceil(BLOCK) {
+            return Err(self.error(format!("codes have {blocks} blocks, which do not fit {n} vectors")));
+        }
+        let packed = match file {
+            Some(file) => Store::Mapped(self.map(file, n, columns)?),
+            None => {
+                Store::Owned(self.blame(PackedCodes::filled(n, columns, |bytes| self.fill("codes", bytes)))?)
+            }
+        };
+        let levels: Option<Box<Levels>> = match self.floats("levels")? {
+            None => None,
+            Some((_, levels)) => {
+                Some(levels.into_boxed_slice().try_into().map_err(|levels: Box<[f32]>| {
+                    self.error(format!("levels are {}: want 256", levels.len()))
+                })?)
+            }
+        };
+        let runs = self.runs()?;
+        let numbers = self.of_each("biases", n, self.floats("biases")?)?.unwrap_or_default();
+        let is_centred = self.optional("centred")?.unwrap_or(false);
+        let ids = self.of_each("ids", n, self.integers("ids")?)?;
+        let next_id = self.optional("next_id")?;
+        let order = match self.has("order") {
+            false => None,
+            true => Some(self.named("order")?),
+        };
+        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order };
+        self.blame(Index::from_parts(model, settings, parts))
+    }
+
+    /// The first vector of each run of intervals, and the edges.
+    fn runs(&self) -> Result<Vec<(usize, Box<Edges>)>> {
+        let Some((shape, edges)) = self.floats("edges")? else { return Ok(Vec::new()) };
+        let &[n, N_EDGES] = shape else {
+            return Err(self.error(format!("edges have shape {shape:?}: want (…, {N_EDGES})")));
+        };
+        let firsts = self.of_each("runs", n, self.integers("runs")?)?.unwrap_or_else(|| vec![0; n]);
+        let edges = edges.as_chunks::<N_EDGES>().0.iter().map(|&edges| Box::new(edges));
+        // What is negative lies beyond all vectors, and is refused as such.
+        Ok(firsts.into_iter().map(|first| first as usize).zip(edges).collect())
+    }
+
+    /// The numbers of a tensor that has one for each vector, or run.
+    fn of_each<T>(&self, name: &str, n: usize, found: Option<(&[usize], Vec<T>)>) -> Result<Option<Vec<T>>> {
+        match found {
+            Some((shape, _)) if shape != [n] => {
+                Err(self.error(format!("{name} has shape {shape:?}: want [{n}]")))
+            }
+            found => Ok(found.map(|(_, values)| values)),
+        }
+    }
+
+    fn map(&self, file: &File, n: usize, columns: usize) -> Result<Mapped> {
+        // SAFETY: the bytes are only read, and any of them are valid codes. Whoever writes the file in place is warned in
+        // the documentation of `Index::map`.
+        let map = unsafe { memmap2::Mmap::map(file) }.map_err(|source| self.io(source))?;
+        let range = self.range("codes")?;
+        let bytes = range.start as usize..range.end as usize;
+        self.blame(Mapped::new(Arc::new(map), bytes, (n, columns), self.crc("codes")?))
+    }
+}

@@ -1,0 +1,199 @@
+//! Models in files.
+
+use super::container::{Content, Entries, Reader, Tensor};
+use super::replace::replace;
+use super::{BYTES, open, v1};
+use crate::codebooks::Codebooks;
+use crate::encode::{Encoding, Loss, Start};
+use crate::error::Result;
+use crate::model::{Model, Recipe, Structure, Subspaces};
+use crate::vectors::basis::Directions;
+use ndarray::{Array2, Array3};
+use serde_json::Value;
+use std::io::Cursor;
+use std::path::Path;
+
+/// The widest beam that a file may ask for: more would take memory without end.
+const MAX_WIDTH: usize = 4096;
+/// The most rounds of local search that a file may ask for: more would take time without end.
+const MAX_ROUNDS: usize = 1_000_000;
+
+impl Model {
+    /// Writes the model to `path`, replacing what is there.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let content = content(self)?;
+        replace(path, |file| content.write(path, file, &()))
+    }
+
+    /// Reads a model, also from an index.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or is something else.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Reader::new(path, open(path)?, &())?.model()
+    }
+
+    /// What [`save`](Self::save) writes.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let content = content(self)?;
+        let mut bytes = Vec::with_capacity(content.n_bytes());
+        content.write(Path::new(BYTES), &mut bytes, &())?;
+        Ok(bytes)
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    ///
+    /// # Errors
+    /// They are damaged, or something else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Reader::new(Path::new(BYTES), Cursor::new(bytes), &())?.model()
+    }
+}
+
+fn content(model: &Model) -> Result<Content<'_>> {
+    let (mut entries, mut tensors) = (Entries::new(), Vec::new());
+    entries.insert("kind".to_owned(), "model".to_owned());
+    describe(model, &mut entries, &mut tensors);
+    Content::new(entries, tensors, &())
+}
+
+/// Adds the entries and tensors of a model.
+pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mut Vec<Tensor<'a>>) {
+    let Recipe { loss, encoding, directions, structure, metric } = &model.recipe;
+    let mut put = |name: &str, value: String| drop(entries.insert(name.to_owned(), value));
+    put("selection", model.selection.name().to_owned());
+    put("eta", loss.eta().to_string());
+    if let Some(metric) = metric {
+        put("trained_for", metric.name().to_owned());
+    }
+    match *encoding {
+        Encoding::Greedy => put("encoder", "greedy".to_owned()),
+        Encoding::Beam { width } => {
+            put("encoder", "beam".to_owned());
+            put("width", width.to_string());
+        }
+        Encoding::LocalSearch { start, rounds, seed } => {
+            put("encoder", "local-search".to_owned());
+            put("rounds", rounds.to_string());
+            put("seed", seed.to_string());
+            if let Start::Beam { width } = start {
+                put("start_width", width.to_string());
+            }
+        }
+    }
+    let codebooks = &model.codebooks;
+    let (m, k, d) = codebooks.view().dim();
+    tensors.push(Tensor::new("codebooks", &[m, k, d], codebooks.as_slice()));
+    if let Some(directions) = directions {
+        let rows = directions.rows();
+        let numbers = rows.to_slice().expect("of standard layout");
+        tensors.push(Tensor::new("directions", rows.shape(), numbers));
+    }
+    match structure {
+        Structure::Free => put("structure", "free".to_owned()),
+        Structure::Signs => put("structure", "signs".to_owned()),
+        Structure::Subspaces(subspaces) => {
+            put("structure", "subspaces".to_owned());
+            let sizes: Vec<String> = subspaces.sizes().iter().map(ToString::to_string).collect();
+            put("subspaces", sizes.join(" "));
+            if let Some(basis) = subspaces.basis() {
+                let numbers = basis.to_slice().expect("of standard layout");
+                tensors.push(Tensor::new("basis", basis.shape(), numbers));
+            }
+        }
+    }
+    if !model.parameters.is_empty() {
+        put("parameters", Value::Object(model.parameters.clone()).to_string());
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn model(&self) -> Result<Model> {
+        let Some((shape, values)) = self.floats("codebooks")? else {
+            return Err(self.error("lacks codebooks"));
+        };
+        let &[m, k, d] = shape else {
+            return Err(self.error(format!("codebooks have shape {shape:?}: want three dimensions")));
+        };
+        let data = Array3::from_shape_vec((m, k, d), values).expect("shape and values agree");
+        let codebooks = self.blame(Codebooks::new(data))?;
+        let selection = self.named("selection")?;
+        self.blame(codebooks.check_selection(selection))?;
+        let mut parameters = match self.optional::<Value>("parameters")? {
+            None => serde_json::Map::new(),
+            Some(Value::Object(parameters)) => parameters,
+            Some(_) => return Err(self.error("parameters are not an object")),
+        };
+        let recipe = match self.version() {
+            1 => self.blame(v1::recipe(&mut parameters, &codebooks))?,
+            _ => self.recipe()?,
+        };
+        self.check(&recipe, &codebooks)?;
+        Ok(Model { codebooks, selection, recipe, parameters })
+    }
+
+    fn recipe(&self) -> Result<Recipe> {
+        let encoding = match self.text("encoder")? {
+            "greedy" => Encoding::Greedy,
+            "beam" => Encoding::Beam { width: self.value("width")? },
+            "local-search" => Encoding::LocalSearch {
+                start: self.optional("start_width")?.map_or(Start::Greedy, |width| Start::Beam { width }),
+                rounds: self.value("rounds")?,
+                seed: self.value("seed")?,
+            },
+            other => {
+                return Err(self.error(format!("encoder is {other:?}, which this release does not know")));
+            }
+        };
+        let directions = self.matrix("directions")?.map(Directions::new).transpose();
+        let structure = match self.text("structure")? {
+            "free" => Structure::Free,
+            "signs" => Structure::Signs,
+            "subspaces" => {
+                let sizes: std::result::Result<Vec<usize>, _> =
+                    self.text("subspaces")?.split(' ').map(str::parse).collect();
+                let sizes = sizes.map_err(|_| self.error("subspaces are not numbers of dimensions"))?;
+                Structure::Subspaces(self.blame(Subspaces::new(sizes, self.matrix("basis")?))?)
+            }
+            other => {
+                return Err(self.error(format!("structure is {other:?}, which this release does not know")));
+            }
+        };
+        let loss = self.blame(Loss::inner_product(self.value("eta")?))?;
+        let metric = if self.has("trained_for") { Some(self.named("trained_for")?) } else { None };
+        Ok(Recipe { loss, encoding, directions: self.blame(directions)?, structure, metric })
+    }
+
+    fn matrix(&self, name: &str) -> Result<Option<Array2<f32>>> {
+        let Some((shape, values)) = self.floats(name)? else { return Ok(None) };
+        let &[rows, columns] = shape else {
+            return Err(self.error(format!("{name} have shape {shape:?}: want two dimensions")));
+        };
+        Ok(Some(Array2::from_shape_vec((rows, columns), values).expect("shape and values agree")))
+    }
+
+    /// Refuses what would not encode.
+    fn check(&self, recipe: &Recipe, codebooks: &Codebooks) -> Result<()> {
+        let widths = 1..=MAX_WIDTH;
+        match recipe.encoding {
+            Encoding::Beam { width } | Encoding::LocalSearch { start: Start::Beam { width }, .. }
+                if !widths.contains(&width) =>
+            {
+                return Err(self.error(format!("the beam's width is {width}: want 1 to {MAX_WIDTH}")));
+            }
+            Encoding::LocalSearch { rounds, .. } if rounds > MAX_ROUNDS => {
+                return Err(self.error(format!("rounds is {rounds}: want at most {MAX_ROUNDS}")));
+            }
+            _ => {}
+        }
+        self.blame(recipe.check(codebooks))
+    }
+}

@@ -1,0 +1,127 @@
+//! A trained model: what encodes, decodes and searches.
+
+mod recipe;
+mod subspaces;
+
+use crate::codebooks::{Codebooks, Selection};
+use crate::encode::{self, Encode, Objective, OfUnit};
+use crate::error::Result;
+use crate::train::Training;
+use crate::vectors::metric::Metric;
+pub use recipe::{Recipe, Structure};
+use serde_json::{Map, Value};
+pub use subspaces::Subspaces;
+
+/// Codebooks, how codewords are chosen from them, and how vectors are encoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The codebooks, (M, K, d).
+    pub codebooks: Codebooks,
+    /// The scheme.
+    pub selection: Selection,
+    /// How vectors are encoded.
+    pub recipe: Recipe,
+    /// What a trainer wants to remember. Files keep it; nothing in this crate reads it. The Python package keeps its
+    /// parameters and the history of the training here.
+    pub parameters: Map<String, Value>,
+}
+
+impl Model {
+    /// A model of codebooks whose training is not known. It encodes by the default [`Recipe`]: local search for the squared
+    /// error. [`trained`](Self::trained) makes one that encodes as it was trained.
+    #[must_use]
+    pub fn new(codebooks: Codebooks, selection: Selection) -> Self {
+        Self::with(codebooks, selection, Recipe::default())
+    }
+
+    /// A model that encodes by `recipe`.
+    #[must_use]
+    pub fn with(codebooks: Codebooks, selection: Selection, recipe: Recipe) -> Self {
+        Self { codebooks, selection, recipe, parameters: Map::new() }
+    }
+
+    /// The model of codebooks that [`train`](crate::train::train) made: it encodes with the loss and the encoding of the
+    /// training.
+    #[must_use]
+    pub fn trained(codebooks: Codebooks, training: &Training) -> Self {
+        let Objective { loss, directions } = training.objective.clone();
+        let recipe = Recipe { loss, directions, encoding: training.encoding, ..Recipe::default() };
+        Self::with(codebooks, training.selection, recipe)
+    }
+
+    /// What encodes by the recipe, prepared once for many vectors.
+    ///
+    /// # Errors
+    /// See [`Encoder::stretched`] and [`Recipe::check`].
+    pub fn encoder(&self) -> Result<Box<dyn Encode>> {
+        let Recipe { loss, encoding, directions, metric, structure } = &self.recipe;
+        self.recipe.check(&self.codebooks)?;
+        let encoder: Box<dyn Encode> = match structure {
+            Structure::Subspaces(subspaces) => Box::new(subspaces.encoder(&self.codebooks)?),
+            Structure::Signs => Box::new(subspaces::signs(&self.codebooks)?),
+            Structure::Free => {
+                let objective = Objective { loss: *loss, directions: directions.clone() };
+                encode::encoder(&self.codebooks, self.selection, &objective, *encoding)?
+            }
+        };
+        Ok(if *metric == Some(Metric::Cosine) { Box::new(OfUnit(encoder)) } else { encoder })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Encoder, Encoding, Loss, Start};
+    use crate::vectors::basis::Directions;
+    use ndarray::{Array2, Array3, array};
+
+    #[test]
+    fn the_encoder_is_that_of_the_recipe() {
+        let codebooks =
+            Codebooks::new(Array3::from_shape_vec((1, 2, 2), vec![0.0, 1.0, 3.0, 0.0]).unwrap()).unwrap();
+        let mut model = Model::new(codebooks, Selection::Group);
+        let x = array![[1.0f32, 0.0]];
+        let codes = |model: &Model| model.encoder().unwrap().encode(&x.view(), &()).unwrap();
+        assert_eq!(codes(&model), array![[0]]);
+        // The error of the first, (1, −1), counts more along the second axis; the other's, (−2, 0), does not.
+        model.recipe.directions = Some(Directions::new(array![[0.0, 2.0]]).unwrap());
+        assert_eq!(codes(&model), array![[1]]);
+        model.recipe.directions = None;
+        // At length 1 the vector is nearer to (0, 1) than to (3, 0) still, but (9, 1) is not.
+        let rays = array![[9.0f32, 1.0], [9e9, 1e9], [0.0, 0.0]];
+        let far = |model: &Model| model.encoder().unwrap().encode(&rays.view(), &()).unwrap();
+        assert_eq!(far(&model), array![[1], [1], [0]]);
+        model.recipe.metric = Some(Metric::Cosine);
+        assert_eq!(far(&model), array![[0], [0], [0]]);
+        model.recipe.metric = None;
+        // Of the first dimension alone the first is nearer again.
+        let subspaces = Subspaces::new(vec![1], Some(array![[1.0f32], [0.0]])).unwrap();
+        model.recipe.structure = Structure::Subspaces(subspaces);
+        assert_eq!(codes(&model), array![[0]]);
+        model.recipe.structure = Structure::Signs;
+        assert!(model.encoder().is_err());
+    }
+
+    #[test]
+    fn a_trained_model_encodes_as_it_was_trained() {
+        let x =
+            Array2::from_shape_fn((300, 6), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32);
+        let training = Training {
+            n_codebooks: 3,
+            n_codewords: 12,
+            encoding: Encoding::LocalSearch { start: Start::Greedy, rounds: 4, seed: 7 },
+            objective: Loss::inner_product(5.0).unwrap().into(),
+            ..Training::default()
+        };
+        let trained = crate::train::train(&x.view(), &training, &()).unwrap();
+        let encoder = Encoder::new(&trained.codebooks, Selection::Group).unwrap();
+        let encoder = encoder.with_loss(training.objective.loss).with_encoding(training.encoding);
+        let want = encoder.encode(&x.view(), &()).unwrap();
+        let model = Model::trained(trained.codebooks, &training);
+        let mut index = crate::Index::new(model.clone());
+        index.add(&x.view(), None, &()).unwrap();
+        assert_eq!(index.codes(), want);
+        let plain = Model::new(model.codebooks, model.selection);
+        assert_ne!(plain.encoder().unwrap().encode(&x.view(), &()).unwrap(), want);
+    }
+}

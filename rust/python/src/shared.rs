@@ -1,0 +1,242 @@
+//! A value that many threads look at while one changes it, in processes that fork.
+//!
+//! Who looks gets the value as it is, by an [`Arc`]. A change is prepared beside it, by one thread at a time (its [`Turn`]),
+//! and is made when nobody looks: [`Shared::commit`] keeps new looks waiting until then, and makes it in place.
+//!
+//! **Forks.** A child has only the thread that forked; locks that others held stay locked in it. Locks are held for as
+//! long as a pointer is copied or a change made, and [`before_fork`] waits until none is. What other threads looked at
+//! counts as looked at for ever, so a child that changes the value then copies it first. Where a program forks without
+//! Python's knowledge while a lock is held, the child gets an error.
+
+use crate::errors::to_python;
+use compcodes::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a lock may stay locked in a child before it counts as lost.
+const LOST: Duration = Duration::from_secs(2);
+
+/// Asked while waiting: whether to give up.
+pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
+
+pub(crate) struct Shared<T> {
+    slot: Mutex<Slot<T>>,
+    /// The process that last used the slot.
+    process: AtomicU32,
+}
+
+struct Slot<T> {
+    value: Arc<T>,
+    /// A change is being prepared.
+    turn: Arc<AtomicBool>,
+    /// A change is to be made: new looks wait.
+    closed: Arc<AtomicBool>,
+    /// Pointers to the value whose threads are not in this process.
+    orphans: usize,
+}
+
+/// The slot, locked; and no fork meanwhile.
+struct Entered<'a, T> {
+    slot: MutexGuard<'a, Slot<T>>,
+    _no_fork: RwLockReadGuard<'static, ()>,
+}
+
+/// The right to change the value next.
+pub(crate) struct Turn(Flag);
+
+/// Set until it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    /// `None` if it is set already.
+    fn set(flag: &Arc<AtomicBool>) -> Option<Self> {
+        (!flag.swap(true, Ordering::Acquire)).then(|| Self(flag.clone()))
+    }
+}
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let slot = Slot { value: Arc::new(value), turn: Arc::default(), closed: Arc::default(), orphans: 0 };
+        Self { slot: Mutex::new(slot), process: AtomicU32::new(std::process::id()) }
+    }
+
+    /// The value, unless a change is under way.
+    pub(crate) fn try_look(&self) -> Option<Arc<T>> {
+        self.enter().and_then(|entered| entered.slot.open())
+    }
+
+    /// The value; waits for a change under way.
+    pub(crate) fn look(&self, stop: Stop<'_>) -> PyResult<Arc<T>> {
+        self.wait(stop, |slot| slot.open())
+    }
+
+    /// The value, for no longer than a moment: does not wait for a change that itself waits for others to have looked.
+    pub(crate) fn peek(&self) -> PyResult<Arc<T>> {
+        self.wait(&|| false, |slot| Some(slot.value.clone()))
+    }
+
+    /// Waits for changes under way.
+    pub(crate) fn turn(&self, stop: Stop<'_>) -> PyResult<Turn> {
+        self.wait(stop, |slot| Flag::set(&slot.turn).map(Turn))
+    }
+
+    /// Makes a change as soon as nobody looks at the value. Once `change` is called it is done, whatever `stop` says.
+    pub(crate) fn commit<R>(
+        &self,
+        turn: &Turn,
+        stop: Stop<'_>,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> PyResult<R> {
+        debug_assert!(turn.0.0.load(Ordering::Relaxed));
+        let mut change = Some(change);
+        let mut closed = None;
+        self.wait(stop, |slot| {
+            if closed.is_none() {
+                closed = Flag::set(&slot.closed);
+            }
+            let value = slot.alone()?;
+            Some(change.take().expect("called once")(value))
+        })
+    }
+
+    /// [`commit`](Self::commit) if nobody looks at the value right now; else gives `change` back.
+    pub(crate) fn try_commit<C, R>(
+        &self,
+        turn: &Turn,
+        change: C,
+        make: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        debug_assert!(turn.0.0.load(Ordering::Relaxed));
+        let Some(mut entered) = self.enter() else { return Err(change) };
+        match entered.slot.alone() {
+            Some(value) => Ok(make(value, change)),
+            None => Err(change),
+        }
+    }
+
+    /// `None` if somebody else is in it for the moment, or a fork under way.
+    fn enter(&self) -> Option<Entered<'_, T>> {
+        let no_fork = match FORK.try_read() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut slot = match self.slot.try_lock() {
+            Ok(guard) => guard,
+            // Nothing of the core leaves an index half changed.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let process = std::process::id();
+        if self.process.swap(process, Ordering::Relaxed) != process {
+            slot.adopt();
+        }
+        Some(Entered { slot, _no_fork: no_fork })
+    }
+
+    /// Tries until there is something.
+    fn wait<R>(&self, stop: Stop<'_>, mut attempt: impl FnMut(&mut Slot<T>) -> Option<R>) -> PyResult<R> {
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(1));
+        loop {
+            match self.enter() {
+                Some(mut entered) => {
+                    if let Some(found) = attempt(&mut entered.slot) {
+                        return Ok(found);
+                    }
+                }
+                None if start.elapsed() > LOST
+                    && self.process.load(Ordering::Relaxed) != std::process::id() =>
+                {
+                    return Err(PyRuntimeError::new_err(
+                        "this process was forked while another thread changed the index: load or make it anew here",
+                    ));
+                }
+                None => {}
+            }
+            if stop() {
+                return Err(to_python(Error::Cancelled));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(1));
+        }
+    }
+}
+
+impl<T: Clone> Slot<T> {
+    fn open(&self) -> Option<Arc<T>> {
+        (!self.closed.load(Ordering::Acquire)).then(|| self.value.clone())
+    }
+
+    /// The value, if nobody of this process looks at it.
+    fn alone(&mut self) -> Option<&mut T> {
+        if self.orphans > 0 && Arc::strong_count(&self.value) == 1 + self.orphans {
+            self.value = Arc::new(T::clone(&self.value));
+            self.orphans = 0;
+        }
+        Arc::get_mut(&mut self.value)
+    }
+
+    /// In a child: other threads' looks and turns ended with them.
+    fn adopt(&mut self) {
+        self.orphans = Arc::strong_count(&self.value) - 1;
+        (self.turn, self.closed) = Default::default();
+    }
+}
+
+/// Held for reading by who is in a slot, for writing by who forks.
+static FORK: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    static FORKING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no slot is locked, and keeps them so until [`after_fork`].
+#[pyfunction]
+pub(crate) fn before_fork(py: Python<'_>) {
+    // Off the interpreter lock, which others may need before they leave their slots, or fork.
+    py.detach(|| {
+        let start = Instant::now();
+        // A lock that is lost itself must not keep a process from forking.
+        while start.elapsed() < 5 * LOST {
+            let guard = match FORK.try_write() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::sleep(Duration::from_micros(20));
+                    continue;
+                }
+            };
+            return FORKING.set(Some(guard));
+        }
+    });
+}
+
+/// In parent and child: ends what [`before_fork`] began.
+#[pyfunction]
+pub(crate) fn after_fork() {
+    FORKING.take();
+}
+
+/// Has Python call both of them.
+pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
+    let os = py.import("os")?;
+    if !os.hasattr("register_at_fork")? {
+        return Ok(()); // where there is no fork
+    }
+    let arguments = PyDict::new(py);
+    arguments.set_item("before", wrap_pyfunction!(before_fork, py)?)?;
+    arguments.set_item("after_in_parent", wrap_pyfunction!(after_fork, py)?)?;
+    arguments.set_item("after_in_child", wrap_pyfunction!(after_fork, py)?)?;
+    os.call_method("register_at_fork", (), Some(&arguments)).map(drop)
+}

@@ -1,0 +1,70 @@
+"""Files of every version of the format load, and mean what they meant."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+
+FOLDERS = sorted((Path(__file__).parent / "data").glob("v*"))
+EXPECTED = {folder: json.loads((folder / "expected.json").read_text()) for folder in FOLDERS}
+MODELS = [folder / name for folder, all in EXPECTED.items() for name in all["files"] if name.startswith("model")]
+INDEXES = [folder / name for folder, all in EXPECTED.items() for name in all["files"] if name.startswith("index")]
+
+
+def expected(path):
+    """What the file held when it was written, the vectors, and the queries."""
+    all = EXPECTED[path.parent]
+    return all["files"][path.name], np.array(all["X"], np.float32), np.array(all["Q"], np.float32)
+
+
+def name(path):
+    return f"{path.parent.name}/{path.name}"
+
+
+def test_there_are_files_of_each_kind():
+    assert [folder.name for folder in FOLDERS][:1] == ["v1"]
+    for folder in FOLDERS:
+        assert {path.name for path in folder.glob("*.cc")} == set(EXPECTED[folder]["files"])
+        assert len([path for path in MODELS if path.parent == folder]) >= 13
+        assert len([path for path in INDEXES if path.parent == folder]) >= 19
+
+
+@pytest.mark.parametrize("path", MODELS, ids=name)
+def test_a_model_encodes_as_it_did(path):
+    want, X, _ = expected(path)
+    quantizer = cc.Quantizer.load(path)
+    assert type(quantizer).__name__ == want["class"]
+    parameters = {name: repr(value) for name, value in quantizer.get_params().items()}
+    if quantizer.get_params().get("loss", "") is None:
+        parameters["loss"] = "'inner-product'"  # what the default is for inner products, and once was called
+    assert parameters | want["parameters"] == parameters
+    assert getattr(quantizer, "loss_", None) == want["loss"]
+    assert len(quantizer.history_) == want["iterations"]
+    if want["codebooks"] is not None:
+        assert quantizer.codebooks_.tobytes().hex() == want["codebooks"]
+    assert quantizer.encode(X).tobytes().hex() == want["codes"]
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("path", INDEXES, ids=name)
+def test_an_index_finds_what_it_did(path, mmap):
+    want, X, Q = expected(path)
+    index = cc.Index.load(path, mmap=mmap)
+    assert (index.metric, len(index)) == (want["metric"], len(want["ids"]))
+    assert index.codes.tobytes().hex() == want["codes"]
+    assert index.ids.tolist() == want["ids"]
+    scores, found = index.search(Q, 5)
+    if path.parent.name == "v1" and (index.metric == "cosine" or "levels" in path.name):
+        # They were near what they are now: those of the decoded vectors.
+        decoded = index.quantizer.decode(index.codes)
+        exact, rows = cc.evaluate.ground_truth(decoded, Q, 5, metric=index.metric)
+        np.testing.assert_allclose(scores, exact, rtol=1e-6)
+        np.testing.assert_array_equal(found, np.append(index.ids, -1)[rows])
+    else:
+        np.testing.assert_allclose(scores, np.array(want["scores"], np.float32), rtol=1e-6)
+        assert found.tolist() == want["found"]
+    index.add(X[:3])
+    assert len(index) == len(want["ids"]) + 3
