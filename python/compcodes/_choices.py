@@ -6,11 +6,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from compcodes.errors import ArgumentValueError
 
-__all__ = ["EncoderName", "LossName", "Metric", "Selection", "Start", "check_choice"]
+__all__ = ["Effort", "EncoderName", "LossName", "Metric", "Selection", "Start", "check_choice"]
 
 Metric: TypeAlias = Literal["ip", "cosine", "l2"]
 Selection: TypeAlias = Literal["group", "m-selection", "m-combination"]
 EncoderName: TypeAlias = Literal["local-search", "beam", "greedy"]
+Effort: TypeAlias = Literal["low", "default", "high"]
 LossName: TypeAlias = Literal["inner-product", "reconstruction"]
 Start: TypeAlias = Literal["residual", "random"]
 

@@ -22,11 +22,12 @@ from compcodes._arrays import (
     check_range,
     check_rows,
 )
-from compcodes._choices import EncoderName, LossName, Metric, Selection, Start, check_choice
+from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start, check_choice
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
+from compcodes.training.effort import EFFORTS
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trained, Trainer
@@ -70,11 +71,15 @@ class CompositionalCodes(Quantizer):
         the first are chosen from the data (see `loss_`) where they are not given.
     init : {"residual", "random"} or (M, K, d) array, default "residual"
         The initial codebooks: residual k-means, random vectors, or an array of your own.
-    anneal : int, default 50
-        Iterations with decreasing noise at the start of training; they lead to better codebooks on small and large
-        data. Used with local search only, and not when `init` is an array.
-    max_iter : int, default 25
-        The most iterations after that.
+    effort : {"low", "default", "high"}, default "default"
+        How much time training and encoding take: the rounds of `LocalSearch`, `anneal` and `max_iter` where they are
+        not given.
+    anneal : int or None, default None
+        Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
+        better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
+        default 10, 50 or 100, by `effort`.
+    max_iter : int or None, default None
+        The most iterations after that. By default 4, 8 or 16, by `effort`; without annealing three times as many.
     tol : float, default 1e-3
         Training ends when an iteration lowers the objective by less than this share of it.
     ridge : float, default 1e-3
@@ -141,8 +146,9 @@ class CompositionalCodes(Quantizer):
         encoder: EncoderName | encoders.Encoder = "local-search",
         loss: LossName | losses.Loss | None = None,
         init: Start | NDArray[Any] | list[Any] = "residual",
-        anneal: int = 50,
-        max_iter: int = 25,
+        effort: Effort = "default",
+        anneal: int | None = None,
+        max_iter: int | None = None,
         tol: float = 1e-3,
         ridge: float = 1e-3,
         shrinkage: float = 4.0,
@@ -157,6 +163,7 @@ class CompositionalCodes(Quantizer):
         self.encoder = encoder
         self.loss = loss
         self.init = init
+        self.effort = effort
         self.anneal = anneal
         self.max_iter = max_iter
         self.tol = tol
@@ -346,24 +353,33 @@ class CompositionalCodes(Quantizer):
         self.loss_ = losses.parameters(loss)
 
     def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
-        encoder = encoders.as_encoder(self.encoder)
-        own = not isinstance(self.init, str)
+        encoder, effort = self._coder(), EFFORTS[self.effort]
+        anneal = effort.anneal if self.anneal is None else self.anneal
+        if not encoder.anneals or not isinstance(self.init, str):
+            anneal = 0
+        max_iter = effort.max_iter * (1 if anneal else 3) if self.max_iter is None else self.max_iter
         return Trainer(
             shards,
             n_codebooks=self.n_codebooks,
             n_codewords=self.n_codewords,
             selection=self.selection,
-            max_iter=self.max_iter,
+            max_iter=max_iter,
             tol=self.tol,
             ridge=self.ridge,
             shrinkage=self.shrinkage,
             seed=seed,
             encoder=encoder,
-            anneal=self.anneal if encoder.anneals and not own else 0,
+            anneal=anneal,
             n_jobs=self.n_jobs,
             report=report,
             passes=passes,
         )
+
+    def _coder(self) -> encoders.Encoder:
+        """Return the encoder with its parameters."""
+        if self.encoder == encoders.LocalSearch.name:
+            return encoders.LocalSearch(EFFORTS[self.effort].rounds)
+        return encoders.as_encoder(self.encoder)
 
     def _loss(self) -> str | losses.Loss:
         """Return the loss that was asked for, or that of the metric."""
@@ -410,7 +426,7 @@ class CompositionalCodes(Quantizer):
     def _follow(self, model: _core.Model) -> None:
         if model.directions is not None:
             self._direct(model.directions)
-        if encoders.as_encoder(self.encoder).steps() != model.encoding:
+        if self._coder().steps() != model.encoding:
             self.encoder = encoders.of(*model.encoding)
         if (self.loss_.get("eta") or 1.0) != model.eta:
             self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
@@ -421,7 +437,7 @@ class CompositionalCodes(Quantizer):
         seed, start = self._search
         return {
             "eta": self.loss_.get("eta") or 1.0,
-            "encoding": encoders.as_encoder(self.encoder).steps(),
+            "encoding": self._coder().steps(),
             "seed": seed,
             "start": start,
             "directions": self.directions_,
@@ -437,7 +453,7 @@ class CompositionalCodes(Quantizer):
         return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"metric": "ip", **state})  # pickles of a release that knew no metric
+        super().__setstate__({"metric": "ip", "effort": "default", **state})  # pickles of a release that knew neither
 
     def _check(self) -> None:
         for name, low, high in [
@@ -446,7 +462,9 @@ class CompositionalCodes(Quantizer):
             ("anneal", 0, None),
             ("max_iter", 0, None),
         ]:
-            check_range(name, getattr(self, name), low, high)
+            if getattr(self, name) is not None or low > 0:
+                check_range(name, getattr(self, name), low, high)
+        check_choice("effort", self.effort, Effort)
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
@@ -492,7 +510,7 @@ class CompositionalCodes(Quantizer):
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
         settings = encoder, eta, selection, (seed, start) = (
-            encoders.as_encoder(self.encoder),
+            self._coder(),
             self.loss_.get("eta") or 1.0,
             self._selection,
             self._search,

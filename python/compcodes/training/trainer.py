@@ -77,6 +77,10 @@ def normal_equations(
     return _core.normal_equations(X, codes, n_codewords, weights, n_jobs)
 
 
+EXACT = 1e-12
+"""Share of the variance below which a loss is rounding."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """What training gives."""
@@ -137,7 +141,9 @@ class Trainer:
         codebooks = self.start(init) if isinstance(init, str) else init
         codes = self.encode(codebooks)
         partial = False
-        for iteration in range(self.anneal):
+        # Of as few vectors as codewords the start is exact, and nothing is left to learn.
+        exact = self.loss(codebooks, codes) <= EXACT * self.variance
+        for iteration in range(0 if exact else self.anneal):
             part = self.shards.part(codes, self.n_codewords, self.seed, iteration)
             if part is None:
                 codebooks, codes = self.annealed(codebooks, codes, iteration)
@@ -150,7 +156,7 @@ class Trainer:
             codes = self.shards.renewed(self.coder(codebooks), codes, self.within())
         now = self.loss(codebooks, codes)
         record(now)
-        for _ in range(self.max_iter):
+        for _ in range(0 if exact else self.max_iter):
             better = self.reseeded(self.update(codebooks, codes, self.pull(now)), codes)
             better_codes, after = self.improve(better, codes)
             # The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.

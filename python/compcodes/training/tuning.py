@@ -1,7 +1,8 @@
 """Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
 
 No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
-long vectors do). So candidates are trained for a few iterations on a sample, which is then searched.
+long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. The sample is
+small, and its codebooks are smaller than the model's: the choice takes a small part of the whole.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from compcodes.training.trainer import Trainer
 
 __all__ = ["tune"]
 
-SAMPLE = 10_000
+SAMPLE = 5000
 """Vectors that candidates are trained on and that are searched."""
+CODEWORDS = 64
+"""Codewords of a candidate's codebooks, at most: a sample of a few thousand vectors has no more to say."""
 QUERIES = 1000
 NEIGHBOURS = 10
 ITERATIONS = 8
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 DEMANDS = (0.0, 0.5, 0.9)
 METRICS = (0.0, 0.5, 0.9)
@@ -50,6 +54,8 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
         return loss
     trainer.shards.check()  # the rows that a sample has are not those that an error should name
+    if trainer.shards.shape[0] <= trainer.n_codewords:  # codes are exact, or so few vectors that nothing can be learnt
+        return InnerProduct(loss.eta or ETA, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
     sample = Sample(trainer, queries)
     if loss.weight_power is None:
         start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0, loss.metric or 0.0)
@@ -61,7 +67,7 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if loss.metric is None:
         loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY / len(sample.queries) ** 0.5))
     if loss.eta is None:
-        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, 4.0))
+        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, ETA))
     if trainer.report is not None:
         trainer.report(1, 1)
     return loss
@@ -72,23 +78,26 @@ class Sample:
 
     def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
-        shards, n = trainer.shards, trainer.shards.shape[0]
+        all_vectors, n = trainer.shards, trainer.shards.shape[0]
         order = rng.choice(n, min(n, SAMPLE + QUERIES), replace=False) if n > SAMPLE else np.arange(n)
         rows = np.sort(order[:SAMPLE])
         self.others: NDArray[np.float32] | None = None
-        vectors = shards.sample(rows)
+        vectors = all_vectors.sample(rows)
         if queries is not None:
             Q = queries[rng.permutation(len(queries))]
             half = min(QUERIES, (len(Q) + 1) // 2)
             self.queries, self.others = Q[:half], Q[half:]
         else:
             others = order[SAMPLE : SAMPLE + QUERIES] if n >= SAMPLE + QUERIES else order[:: max(1, n // QUERIES)]
-            self.queries = shards.sample(np.sort(others))
+            self.queries = all_vectors.sample(np.sort(others))
         self.k = min(NEIGHBOURS, len(vectors))
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
         self.norms = _core.norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
-        self.trainer = replace(trainer, shards=Local(vectors, n_jobs=trainer.n_jobs), anneal=anneal, max_iter=rest)
+        # m-combination needs as many codewords as places.
+        n_codewords = min(trainer.n_codewords, max(CODEWORDS, trainer.n_codebooks))
+        shards = Local(vectors, n_jobs=trainer.n_jobs)
+        self.trainer = replace(trainer, shards=shards, n_codewords=n_codewords, anneal=anneal, max_iter=rest)
         self.starts: dict[float | None, NDArray[np.float32]] = {}
         self.scores: dict[InnerProduct, float] = {}
 

@@ -29,6 +29,9 @@ use moments::{Moments, pull};
 use ndarray::Array2;
 use std::cell::Cell;
 
+/// Share of the variance below which a loss is rounding.
+const EXACT: f64 = 1e-12;
+
 /// What training gives.
 #[derive(Clone, Debug)]
 pub struct Trained<C = Array2<u8>> {
@@ -64,7 +67,9 @@ pub fn train_on<S: Shards>(
     let run = Run::new(shards, training, monitor, passes, &pass)?;
     let (mut codebooks, mut codes) = run.start()?;
     let mut partial = false;
-    for iteration in 0..training.annealed() {
+    // Of as few vectors as codewords the start is exact, and nothing is left to learn.
+    let exact = run.objective(&codebooks, &codes)? <= EXACT * run.variance;
+    for iteration in 0..if exact { 0 } else { training.annealed() } {
         match shards.part(&codes, training.n_codewords, training.seed, iteration)? {
             None => (codebooks, codes) = run.annealed(&codebooks, &codes, iteration)?,
             Some((part, own)) => {
@@ -86,7 +91,7 @@ pub fn train_on<S: Shards>(
         })?;
     }
     let mut history = vec![run.objective(&codebooks, &codes)?];
-    for iteration in 0..training.iterations() {
+    for iteration in 0..if exact { 0 } else { training.iterations() } {
         let before = history[iteration];
         let better = run.update(&codebooks, &codes, before)?;
         let (better_codes, now) = run.improve(&better, &codes)?;

@@ -1,0 +1,27 @@
+"""How much time training and encoding take: one word for the parameters that decide it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from compcodes import _choices
+
+__all__ = ["EFFORTS", "Effort"]
+
+
+class Effort(NamedTuple):
+    """What a word for the effort stands for."""
+
+    rounds: int
+    """Of local search, in encoding."""
+    anneal: int
+    """Iterations with noise."""
+    max_iter: int
+    """The most iterations after those."""
+
+
+EFFORTS: dict[_choices.Effort, Effort] = {
+    "low": Effort(rounds=16, anneal=10, max_iter=4),
+    "default": Effort(rounds=128, anneal=50, max_iter=8),
+    "high": Effort(rounds=512, anneal=100, max_iter=16),
+}
