@@ -42,6 +42,12 @@ class Parts:
     def encode(self, coder, report):
         return [part.encode(coder, report) for part in self.parts]
 
+    def part(self, codes, n_codewords, seed, iteration):
+        return None
+
+    def renewed(self, coder, codes, report):
+        return [part.renewed(coder, own, report) for part, own in zip(self.parts, codes, strict=True)]
+
     def improve(self, coder, codes, report):
         improved = [part.improve(coder, own, report) for part, own in zip(self.parts, codes, strict=True)]
         return [own for own, _ in improved], sum(loss for _, loss in improved)

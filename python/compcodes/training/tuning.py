@@ -22,7 +22,7 @@ __all__ = ["tune"]
 
 SAMPLE = 5000
 """Vectors that candidates are trained on and that are searched."""
-CODEWORDS = 64
+CODEWORDS = 128
 """Codewords of a candidate's codebooks, at most: a sample of a few thousand vectors has no more to say."""
 QUERIES = 1000
 NEIGHBOURS = 10
