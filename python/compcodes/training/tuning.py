@@ -1,8 +1,8 @@
 """Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
 
 No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
-long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. The sample is
-small, and its codebooks are smaller than the model's: the choice takes a small part of the whole.
+long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. It is one
+of the codebooks' full size: with fewer codewords a smaller η is best, and that would be chosen.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from compcodes.training.trainer import Trainer
 
 __all__ = ["tune"]
 
-SAMPLE = 5000
+SAMPLE = 8000
 """Vectors that candidates are trained on and that are searched."""
-CODEWORDS = 128
-"""Codewords of a candidate's codebooks, at most: a sample of a few thousand vectors has no more to say."""
 QUERIES = 1000
 NEIGHBOURS = 10
-ITERATIONS = 8
+ITERATIONS = 5
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
@@ -94,10 +92,8 @@ class Sample:
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
         self.norms = _core.norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
-        # m-combination needs as many codewords as places.
-        n_codewords = min(trainer.n_codewords, max(CODEWORDS, trainer.n_codebooks))
         shards = Local(vectors, n_jobs=trainer.n_jobs)
-        self.trainer = replace(trainer, shards=shards, n_codewords=n_codewords, anneal=anneal, max_iter=rest)
+        self.trainer = replace(trainer, shards=shards, anneal=anneal, max_iter=rest)
         self.starts: dict[float | None, NDArray[np.float32]] = {}
         self.scores: dict[InnerProduct, float] = {}
 
