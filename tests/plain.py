@@ -90,6 +90,8 @@ class Plain:
         # What multiplies the inner product of each row.
         self.scales = np.zeros(0)
         self.largest = -1
+        # Whether rows may be in another order than where they come from: others were added after some were removed.
+        self.was_removed = self.is_mixed = False
 
     def __len__(self):
         return len(self.ids)
@@ -104,6 +106,22 @@ class Plain:
     def add(self, codes, ids=None, X=None):
         """Rows with these codes; without `X` their scale is 1, and the vectors to rank by are the approximations."""
         ids = self.next_ids(len(codes)) if ids is None else np.asarray(ids, np.int64)
+        self.is_mixed |= self.was_removed and len(codes) > 0
+        scales = self.scales_of(codes, X)
+        self.ids = np.concatenate([self.ids, ids])
+        self.codes = np.concatenate([self.codes, codes])
+        self.X = np.concatenate([self.X, self.decode(codes).astype(np.float32) if X is None else X])
+        self.scales = np.concatenate([self.scales, scales])
+        self.largest = max(self.largest, int(ids.max(initial=-1)))
+
+    def update(self, codes, ids, X):
+        """Other codes and vectors in the place of those with these ids."""
+        position = {int(identity): at for at, identity in enumerate(self.ids)}
+        at = [position[int(identity)] for identity in ids]
+        self.codes[at], self.X[at], self.scales[at] = codes, X, self.scales_of(codes, X)
+
+    def scales_of(self, codes, X):
+        """What multiplies the inner products of some rows."""
         approximations = self.decode(codes)
         scales = np.ones(len(codes))
         if self.scaled and X is not None:
@@ -112,14 +130,13 @@ class Plain:
             usable = (products > 0) & (squares > 0)
             scales[usable] = np.clip(squares[usable] / products[usable], 0.25, 4)
             scales[~usable] = np.nan  # whatever the index chooses
-        self.ids = np.concatenate([self.ids, ids])
-        self.codes = np.concatenate([self.codes, codes])
-        self.X = np.concatenate([self.X, approximations.astype(np.float32) if X is None else X])
-        self.scales = np.concatenate([self.scales, scales])
-        self.largest = max(self.largest, int(ids.max(initial=-1)))
+        return scales
 
     def remove(self, ids):
         kept = ~np.isin(self.ids, ids)
+        self.was_removed |= not kept.all()
+        if not kept.any():
+            self.was_removed = self.is_mixed = False
         self.ids, self.codes, self.X, self.scales = (
             column[kept] for column in (self.ids, self.codes, self.X, self.scales)
         )

@@ -99,7 +99,7 @@ def test_residuals_change_no_other_search_and_survive(index, quantizer, X, Q, tm
 
 def test_what_cannot_be_certified_is_an_error(index, quantizer, X, Q):
     for settings in ({"metric": "l2"}, {"metric": "cosine"}, {"scale": True}):
-        with pytest.raises(ValueError, match="residuals go with metric"):
+        with pytest.raises(ValueError, match="residuals goes with metric"):
             cc.Index(quantizer, residuals=True, **settings)
         with pytest.raises(ValueError, match="certify goes with an index of metric"):
             cc.Index(quantizer, **settings).search(Q, rerank=X, certify=True)

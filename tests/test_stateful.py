@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
             (None, np.ones(len(ids), bool)),
             (mask, mask),
             (rng.permutation(np.append(ids[mask], [self.plain.largest + 5, 10**12])), mask),
-            (range(first, last, step), np.isin(ids, np.arange(first, last, step))),
+            (range(first, last, step)[:: rng.choice([1, -1])], np.isin(ids, np.arange(first, last, step))),
         ][rng.integers(4)]
 
     # -- changes
@@ -147,6 +147,21 @@ class Machine(RuleBasedStateMachine):
         self.plain.remove(gone)
         COUNTS["remove"] += 1
 
+    @rule(seed=seeds, share=st.sampled_from([0, 0.02, 0.3, 1]), scale=st.sampled_from([1, 1, 20]))
+    def update(self, seed, share, scale):
+        rng = np.random.default_rng(seed)
+        ids = rng.permutation(self.some(rng, share))
+        X = self.vectors(rng, len(ids)) * np.float32(scale)
+        assert self.index.update(X, ids) is self.index
+        self.plain.update(self.quantizer.encode(X), ids, X)
+        COUNTS["update"] += 1
+
+    @rule()
+    def reset(self):
+        assert self.index.reset() is self.index
+        self.plain.remove(self.plain.ids)
+        COUNTS["reset"] += 1
+
     @rule(seed=seeds, n=sizes, given=st.booleans())
     def merge(self, seed, n, given):
         other, plain = self.filled(np.random.default_rng(seed), n, given)
@@ -187,12 +202,30 @@ class Machine(RuleBasedStateMachine):
         self.plain.check(self.index.search(Q, k, filter=filter), Q, k, mask)
         COUNTS["search"] += 1
 
+    def by_rank(self, rng):
+        """The vectors in the index's order, where that is known to be theirs, in any order, or by a callable."""
+        ids, X = self.plain.ids, self.plain.X
+        order = rng.permutation(len(ids))
+        if rng.random() < 0.3:
+            position = {int(identity): at for at, identity in enumerate(ids)}
+            return {"rerank": lambda wanted: X[[position[int(identity)] for identity in wanted]]}
+        if self.plain.is_mixed:
+            self.refused(ValueError, lambda: self.index.search(X[:1], 1, rerank=X))
+        elif rng.random() < 0.5:
+            return {"rerank": X}
+        others = self.plain.largest + 1 + np.arange(3)  # of no account
+        return {
+            "rerank": np.concatenate([X[order], X[:3]])[: len(X) + 3],
+            "rerank_ids": np.append(ids[order], others[: min(3, len(X))]),
+        }
+
     @rule(seed=seeds, k=st.sampled_from([1, 5]), candidates=st.sampled_from([5, 20, 10_000]))
     def rerank(self, seed, k, candidates):
         rng = np.random.default_rng(seed)
         Q, (filter, _) = self.query(rng), self.filter(rng)
         shortlist = self.index.search(Q, candidates, filter=filter)[1]
-        found = self.index.search(Q, k, filter=filter, rerank=self.plain.X, n_candidates=candidates)
+        asked = {"filter": filter, "n_candidates": candidates}
+        found = self.index.search(Q, k, **asked, **self.by_rank(rng))
         self.plain.check_reranked(found, Q, k, shortlist)
         COUNTS["rerank"] += 1
 
@@ -200,7 +233,7 @@ class Machine(RuleBasedStateMachine):
     def certify(self, seed, k, candidates):
         rng = np.random.default_rng(seed)
         Q, (filter, mask) = self.query(rng), self.filter(rng)
-        asked = {"filter": filter, "rerank": self.plain.X, "n_candidates": candidates, "certify": True}
+        asked = {"filter": filter, "n_candidates": candidates, "certify": True, **self.by_rank(rng)}
         if self.setting != "ip, residuals":
             self.refused(ValueError, lambda: self.index.search(Q, k, **asked))
             return
