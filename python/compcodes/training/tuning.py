@@ -1,8 +1,8 @@
 """Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
 
 No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
-long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. It is one
-of the codebooks' full size: with fewer codewords a smaller η is best, and that would be chosen.
+long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. They have as many
+codewords as the model: with fewer a smaller η is best, and would be chosen.
 """
 
 from __future__ import annotations

@@ -461,7 +461,7 @@ impl Search {
                     step = (to - from) as f32 * state.unit();
                     // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
                     let factor = i32::from(turn.factor);
-                    difference -= ((factor * to >> 16) - (factor * from >> 16)) as f32;
+                    difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
                     difference *= (1u32 << turn.halvings) as f32;
                     difference += turn.slope * step;
                 }

@@ -113,10 +113,8 @@ impl Words for Portable {
 
     #[inline(always)]
     fn least(levels: Self::V, keys: Self::V) -> (i16, i16) {
-        let (mut level, mut key) = (i16::MAX, i16::MAX);
-        for l in 0..WORDS {
-            level = level.min(levels[l]);
-        }
+        let level = levels.iter().fold(i16::MAX, |least, &level| least.min(level));
+        let mut key = i16::MAX;
         for l in 0..WORDS {
             key = key.min(keys[l] | -i16::from(levels[l] != level) & i16::MAX);
         }
