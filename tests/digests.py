@@ -72,16 +72,28 @@ def steps(jobs):
         X, weights = clusters(700, d), np.random.default_rng(0).random(700)
         books = _core.residual_kmeans(X, 3, 16, selection, 0, jobs)
         codes = _core.Encoder(books, selection, n_jobs=jobs).encode(X, jobs)
-        past = _core.descend(X, codes, books, 3.0, 1e-3, selection, weights, jobs)
         yield f"residual k-means {d} {selection}", digest(books)
-        yield f"descend {d} {selection}", digest(past)
+        yield (
+            f"along {d} {selection}",
+            digest(_core.apply_along(X, codes, 16, np.ones((48, d)), weights, jobs, directions=books[0, :1])),
+        )
         errors = np.where(codes[:, 0] == 3, 100.0, 1.0)
-        yield f"re-seed {d} {selection}", digest(_core.reseed(books, X, codes, errors, selection)[0])
+        uses = _core.uses(codes, 16, selection) * np.uint64(0)
+        _, vectors, worst = _core.worst(X, codes, errors, len(uses))
+        yield f"re-seed {d} {selection}", digest(_core.reseed(books, uses, vectors, worst, selection))
+        moments = _core.Moments(X, weights, books[0, :1], jobs)
+        yield f"moments {d} {selection}", digest(moments.deviation, moments.variance, moments.mean_weight)
+        yield f"noise {d} {selection}", digest(_core.perturbed(books, moments.deviation, selection, 0, 1, 5))
+        trained = _core.train(X, 3, 16, selection, eta=3.0, weight_power=1.0, anneal=1, max_iter=1, n_jobs=jobs)
+        yield f"the crate's training {d} {selection}", digest(*trained)
     for d in (5, 130):
         X = clusters(700, d)
         yield f"k-means {d}", digest(*_core.kmeans(X, 40, 5, 0, jobs))
         codes = np.random.default_rng(1).integers(16, size=(700, 3)).astype("u1")
         yield f"normal equations {d}", digest(*_core.normal_equations(X, codes, 16, None, jobs))
+        yield f"norms {d}", digest(_core.norms(X, None, jobs))
+        A, P = np.abs(X[:d] @ X[:d].T), X[:d].astype("f8")
+        yield f"product {d}", digest(_core.multiply(A, P, jobs))
         yield f"sums {d}", digest(_core.sums(X, codes, 16, jobs))
         words = [clusters(9, d // 5, seed) for seed in range(5)]
         yield f"subspaces {d}", digest(_core.SubspaceEncoder(words).encode(X))

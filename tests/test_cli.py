@@ -229,8 +229,8 @@ def test_options_are_those_of_the_model(work):
     text = " ".join(work("fit", "--help")[1].split())
     for name, parameter in inspect.signature(CompositionalCodes).parameters.items():
         names = choices(CompositionalCodes, name)
-        shown = f"({', '.join(names)}; default: " if names else "(default: "
-        assert name == "n_jobs" or f"{shown}{parameter.default})" in text
+        told = [", ".join(names)] * bool(names) + [f"default: {parameter.default}"] * (parameter.default is not None)
+        assert name in ("n_jobs", "max_train") or f"({'; '.join(told)})" in text
 
 
 @pytest.mark.parametrize(

@@ -217,4 +217,5 @@ def test_what_encoding_needs_is_prepared_once_for_all_copies(quantizer, X):
 def test_every_method_is_registered():
     made = [getattr(quantizers, name) for name in quantizers.__all__]
     kinds = {kind for kind in made if isinstance(kind, type) and issubclass(kind, cc.Quantizer)} - {cc.Quantizer}
-    assert set(cc.Quantizer._kinds.values()) == kinds
+    registered = {kind for kind in cc.Quantizer._kinds.values() if kind.__module__.startswith("compcodes.")}
+    assert registered == kinds  # others register theirs, those of the documentation too

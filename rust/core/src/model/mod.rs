@@ -52,7 +52,7 @@ impl Model {
     /// What encodes by the recipe, prepared once for many vectors.
     ///
     /// # Errors
-    /// See [`Encoder::stretched`] and [`Recipe::check`].
+    /// See [`encode::encoder`] and [`Recipe::check`].
     pub fn encoder(&self) -> Result<Box<dyn Encode>> {
         let Recipe { loss, encoding, directions, metric, structure } = &self.recipe;
         self.recipe.check(&self.codebooks)?;
