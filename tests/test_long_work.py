@@ -185,8 +185,8 @@ def test_other_signals_are_handled_as_ever():
         "import signal, os, threading, time, numpy as np, compcodes as cc\n"
         "seen = []\n"
         "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
-        "X = np.random.default_rng(0).normal(size=(30_000, 64)).astype('f4')\n"
-        "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()\n"
+        "X = np.random.default_rng(0).normal(size=(60_000, 64)).astype('f4')\n"
+        "threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()\n"
         "q = cc.CompositionalCodes(4, 256, encoder='greedy', loss='reconstruction', max_iter=2, tol=0).fit(X)\n"
         "print(len(seen), len(q.history_))\n"
     )

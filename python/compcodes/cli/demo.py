@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import CompositionalCodes, Index, evaluate
+from compcodes._choices import Effort
 from compcodes.cli.common import Stopwatch, amount, duration, table, written
 from compcodes.cli.evaluation import recall_table
 from compcodes.cli.parameters import whole
@@ -41,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"words to look up (default: {_WORDS})",
     )
     add("--bytes", type=whole(1, 64), default=8, metavar="M", help="bytes per vector, 1 to 64 (default: 8)")
+    add(
+        "--effort",
+        choices=get_args(Effort),
+        default="low",
+        help="how much time training and encoding take (default: low)",
+    )
     add("--output", default="demo-output", metavar="DIR", help=f"folder for {_PLOT}, the plot (default: demo-output)")
     add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
 
@@ -139,7 +146,8 @@ def _compress(
     X: NDArray[np.float32], ids: NDArray[np.int64], n_bytes: int, args: argparse.Namespace, loss: Any
 ) -> tuple[Index, dict[str, float]]:
     """Train on the vectors and index them; also how many seconds that took."""
-    quantizer = CompositionalCodes(n_codebooks=n_bytes, loss=loss, random_state=args.seed, n_jobs=args.jobs)
+    effort = {"effort": args.effort, "random_state": args.seed, "n_jobs": args.jobs}
+    quantizer = CompositionalCodes(n_codebooks=n_bytes, loss=loss, **effort)
     with Stopwatch() as fit:
         quantizer.fit(X, progress=args.progress)
     index = Index(quantizer, n_jobs=args.jobs)
