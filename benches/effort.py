@@ -1,8 +1,9 @@
-"""What the time spent on a code buys: loss, recall and time of the encoders on the same codebooks.
+"""What time buys: training and encoding by `effort`, and the encoders on the same codebooks.
 
     python benches/effort.py [--sets glove,sift] [--tiny] [--save]
 
-The model is trained with its defaults; then only the encoder changes. Process CPU time of one thread.
+For the second table the model is trained with its defaults; then only the encoder changes. Process CPU time of one
+thread.
 """
 
 import time
@@ -13,6 +14,7 @@ import compcodes as cc
 from accuracy import CUTS, effort
 from common import Report, choice, parser
 from compcodes import _core
+from compcodes.training.effort import EFFORTS
 from sets import SETS, Missing, few
 
 ROUNDS = (0, 4, 8, 16, 32, 64, 128, 256)
@@ -26,6 +28,28 @@ def encoders():
     yield from (cc.LocalSearch(rounds=rounds) for rounds in ROUNDS)
 
 
+def timed(work):
+    """What `work` returns, and the CPU seconds that it takes."""
+    begin = time.process_time()
+    return work(), time.process_time() - begin
+
+
+def found(q, codes, queries, true):
+    ids = cc.evaluate.ground_truth(q.decode(codes), queries, 200, n_jobs=1)[1]
+    return [f"{cc.evaluate.recall(ids, true, R, P):.3f}" for R, P in CUTS]
+
+
+def by_effort(data, tiny):
+    """A row of the table for each word for the effort."""
+    base = data.base[:50_000]
+    true = cc.evaluate.ground_truth(base, data.queries, 100, n_jobs=1)[1]
+    for word in EFFORTS:
+        q = cc.CompositionalCodes(BYTES, n_jobs=1, effort=word, **effort(tiny))
+        _, fit = timed(lambda q=q: q.fit(data.learn))
+        codes, encode = timed(lambda q=q: q.encode(base))
+        yield [word, f"{fit:.0f}", f"{encode / len(base) * 1e6:.0f}", *found(q, codes, data.queries, true)]
+
+
 def measure(q, data):
     """A row of the table for each encoder."""
     base = data.base[:50_000]
@@ -36,14 +60,10 @@ def measure(q, data):
     for encoder in encoders():
         q.set_params(encoder=encoder)
         q.encode(base[:1])  # prepares the encoder
-        begin = time.process_time()
-        codes = q.encode(base)
-        took = time.process_time() - begin
+        codes, took = timed(lambda: q.encode(base))
         errors = _core.errors(q.codebooks_, base, codes, q.loss_["eta"], 1)
         loss = errors.mean() if weights is None else (weights * errors).mean()
-        ids = cc.evaluate.ground_truth(q.decode(codes), data.queries, 200, n_jobs=1)[1]
-        recalls = [f"{cc.evaluate.recall(ids, true, R, P):.3f}" for R, P in CUTS]
-        yield [repr(encoder), f"{loss:.5g}", *recalls, f"{took / len(base) * 1e6:.1f}"]
+        yield [repr(encoder), f"{loss:.5g}", *found(q, codes, data.queries, true), f"{took / len(base) * 1e6:.1f}"]
 
 
 def main():
@@ -58,10 +78,12 @@ def main():
             except Missing as why:
                 report(f"Left out: {name}: {why}.\n")
                 continue
-            q = cc.CompositionalCodes(BYTES, n_jobs=1, **effort(args.tiny)).fit(data.learn)
             report(f"## {data.name}: {min(len(data.base), 50_000):,} vectors in {BYTES} bytes, one thread\n")
+            heads = ["effort", "fit, s", "encode, µs", *(f"R{R}@{P}" for R, P in CUTS)]
+            report.table(heads, list(by_effort(data, args.tiny)))
+            q = cc.CompositionalCodes(BYTES, n_jobs=1, **effort(args.tiny)).fit(data.learn)
             report(f"Loss: {q.loss_}\n")
-            heads = ["encoder", "loss", *(f"R{R}@{P}" for R, P in CUTS), "µs a vector"]
+            heads = ["encoder", "loss", *(f"R{R}@{P}" for R, P in CUTS), "µs per vector"]
             report.table(heads, list(measure(q, data)))
 
 

@@ -148,3 +148,12 @@ def test_codes_name_codewords_however_far_the_lengths_are_apart(encoder, K):
     for scale in (1e-18, 1.0, 1e18):
         coder = _core.Encoder((codebooks * scale).astype(np.float32), "group", 2.0, (encoder, 4))
         assert coder.encode(X).max() < K
+
+
+@pytest.mark.parametrize("encoder", ["greedy", "beam", "local-search"])
+def test_codewords_of_a_combination_differ_however_large_scores_are(encoder):
+    codebooks = model(3, 3, 8, 4, "m-combination") * np.float32(1e19)
+    X = np.concatenate([vectors(20, 4) * np.float32(scale) for scale in (1e-19, 1.0, 1e18, 3e19, 1e30)])
+    for eta in (1.0, 4.0):
+        codes = _core.Encoder(codebooks, "m-combination", eta, (encoder, 4)).encode(X)
+        assert all(len(set(code)) == 3 for code in codes.tolist())

@@ -92,14 +92,19 @@ impl Greedy<'_> {
         for (v, code) in codes.chunks_mut(self.n_codebooks).enumerate() {
             let start = v * self.columns;
             let mut minima = lanes::minima(&self.scores[start..][..self.stride]);
-            for (remaining, code) in (0..self.n_codebooks).rev().zip(code) {
+            for place in 0..code.len() {
                 let scores = &mut self.scores[start..][..self.stride];
-                let k = lanes::find(scores, lanes::fold(&minima));
-                *code = k as u8;
+                let mut k = lanes::find(scores, lanes::fold(&minima));
                 if distinct {
+                    // Of scores beyond float32 any codeword will do, but not one that is taken.
+                    let taken = |k: usize| code[..place].iter().any(|&taken| usize::from(taken) == k);
+                    if taken(k) {
+                        k = (0..=place).find(|&k| !taken(k)).expect("fewer are taken");
+                    }
                     scores[k] = f32::INFINITY;
                 }
-                if remaining > 0 {
+                code[place] = k as u8;
+                if place + 1 < code.len() {
                     minima = self.add(v, k, 0);
                 }
             }
