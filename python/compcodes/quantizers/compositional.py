@@ -79,7 +79,7 @@ class CompositionalCodes(Quantizer):
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
         default 10, 50 or 100, by `effort`.
     max_iter : int or None, default None
-        The most iterations after that. By default 4, 8 or 16, by `effort`; without annealing three times as many.
+        The most iterations after that. By default 4, 16 or 32, by `effort`; without annealing 12, 24 or 48.
     tol : float, default 1e-3
         Training ends when an iteration lowers the objective by less than this share of it.
     ridge : float, default 1e-3
@@ -357,7 +357,7 @@ class CompositionalCodes(Quantizer):
         anneal = effort.anneal if self.anneal is None else self.anneal
         if not encoder.anneals or not isinstance(self.init, str):
             anneal = 0
-        max_iter = effort.max_iter * (1 if anneal else 3) if self.max_iter is None else self.max_iter
+        max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
         return Trainer(
             shards,
             n_codebooks=self.n_codebooks,

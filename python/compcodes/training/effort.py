@@ -18,10 +18,12 @@ class Effort(NamedTuple):
     """Iterations with noise."""
     max_iter: int
     """The most iterations after those."""
+    alone: int
+    """The most iterations where there are none with noise."""
 
 
 EFFORTS: dict[_choices.Effort, Effort] = {
-    "low": Effort(rounds=16, anneal=10, max_iter=4),
-    "default": Effort(rounds=128, anneal=50, max_iter=8),
-    "high": Effort(rounds=512, anneal=100, max_iter=16),
+    "low": Effort(rounds=16, anneal=10, max_iter=4, alone=12),
+    "default": Effort(rounds=128, anneal=50, max_iter=16, alone=24),
+    "high": Effort(rounds=512, anneal=100, max_iter=32, alone=48),
 }

@@ -1,10 +1,10 @@
 """The linear systems of the update, solved with numpy, by tiles.
 
-Numpy's own solver decomposes without regard to symmetry and copies the matrix: tiles take half the time and half the
-memory. A product of two tiles is too small for numpy's library to spread it over threads of its own, which wait for
-each other by spinning and made the same work ten times as long on a busy machine: tiles are spread over threads here,
-and since each is computed alike on any of them, the result depends neither on `n_jobs` nor on the library's settings.
-And numpy does not hear Ctrl-C: it is heard between tiles.
+Numpy's own solver decomposes without regard to symmetry and copies the matrix: tiles take half the memory, and five
+sixths of the time (2,048 unknowns, one thread). A product of two tiles is too small for numpy's library to spread it
+over threads of its own, which wait for each other by spinning and made the same work ten times as long on a busy
+machine: tiles are spread over threads here, and since each is computed alike on any of them, the result depends neither
+on `n_jobs` nor on the library's settings. And numpy does not hear Ctrl-C: it is heard between tiles.
 """
 
 from __future__ import annotations

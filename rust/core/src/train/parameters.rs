@@ -34,7 +34,7 @@ pub struct Training {
     pub weight_power: f64,
     /// Iterations with noise, which belong to the start; for local search only.
     pub anneal: usize,
-    /// The most iterations after that; `None` for 8 after iterations with noise, and 24 without.
+    /// The most iterations after that; `None` for 16 after iterations with noise, and 24 without.
     pub max_iter: Option<usize>,
     /// Training ends when an iteration lowers the objective by less than this share of it.
     pub tolerance: f64,
@@ -66,7 +66,7 @@ impl Training {
     /// The most iterations after those with noise.
     #[must_use]
     pub fn iterations(&self) -> usize {
-        self.max_iter.unwrap_or(if self.annealed() > 0 { 8 } else { 24 })
+        self.max_iter.unwrap_or(if self.annealed() > 0 { 16 } else { 24 })
     }
 }
 
