@@ -196,3 +196,13 @@ def test_codebooks_of_small_data_do_not_fit_its_noise():
     assert held_out(cc.CompositionalCodes(4, 32, loss="reconstruction", shrinkage=1e6).fit(X), others) < 17
     with pytest.raises(ValueError, match="shrinkage is -1"):
         cc.CompositionalCodes(shrinkage=-1).fit(X)
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-50, 1e-30, 1e30])
+def test_a_batch_with_weights_of_any_magnitude_leaves_a_good_model(weight):
+    X = vectors(300, 8)
+    loss = cc.InnerProduct(4.0, 1.0, 0.0, 0.0)
+    q = cc.CompositionalCodes(2, 8, loss=loss, anneal=2, max_iter=2).fit(X)
+    before = held_out(q, X)
+    q.partial_fit(X, sample_weight=np.full(len(X), weight))
+    assert held_out(q, X) < 1.1 * before

@@ -252,6 +252,11 @@ class Trainer:
         if eta == 1:
             unknowns = solver.solve(A, b, start, self.ridge, self.n_jobs)
         else:
+            # Weights of any magnitude fit float32, in which A is multiplied. A power of two: nothing is rounded.
+            scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
+            A *= scale
+            b *= scale
+            counts *= scale
             diagonal = np.einsum("ii->i", A).copy()
             single = _halved(A)
             unknowns = solver.descend(
@@ -260,7 +265,7 @@ class Trainer:
                 start,
                 diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
                 self.ridge * (diagonal.mean() or 1.0),
-                lambda P: self.shards.apply(codes, K, P, directions) * (eta - 1),
+                lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),
                 self.n_jobs,
             )
         with np.errstate(over="ignore"):
