@@ -11,6 +11,9 @@ import pytest
 import compcodes as cc
 import write_files
 
+# The first of them builds the Rust side.
+pytestmark = pytest.mark.timeout(900)
+
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "v1"
 

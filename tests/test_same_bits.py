@@ -13,7 +13,8 @@ import pytest
 
 from compcodes import _core
 
-pytestmark = pytest.mark.isa
+# It forces instruction sets and chunks itself, each in a process that takes long where nothing is vectorised.
+pytestmark = pytest.mark.timeout(900)
 
 RUNS = [(isa, chunk, jobs) for isa in _core.isas() for chunk, jobs in (("", 1), ("7", 3))]
 
@@ -21,7 +22,7 @@ RUNS = [(isa, chunk, jobs) for isa in _core.isas() for chunk, jobs in (("", 1), 
 def digests(isa, chunk, jobs):
     program = Path(__file__).with_name("digests.py")
     env = {**os.environ, "COMPCODES_ISA": isa, "COMPCODES_CHUNK": chunk}
-    run = subprocess.run([sys.executable, program, str(jobs)], env=env, capture_output=True, text=True, timeout=150)
+    run = subprocess.run([sys.executable, program, str(jobs)], env=env, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert found.pop("isa") == isa
