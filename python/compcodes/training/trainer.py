@@ -259,15 +259,16 @@ class Trainer:
             counts *= scale
             diagonal = np.einsum("ii->i", A).copy()
             single = _halved(A)
-            unknowns = solver.descend(
-                single,
-                b,
-                start,
-                diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
-                self.ridge * (diagonal.mean() or 1.0),
-                lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),
-                self.n_jobs,
-            )
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+                unknowns = solver.descend(
+                    single,
+                    b,
+                    start,
+                    diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
+                    self.ridge * (diagonal.mean() or 1.0),
+                    lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),
+                    self.n_jobs,
+                )
         with np.errstate(over="ignore"):
             codebooks = unknowns.astype(np.float32).reshape(-1, K, d)
         if not np.isfinite(codebooks).all():
