@@ -2,7 +2,8 @@
 //!
 //! # Modules
 //!
-//! They stand in the order of the way of the data, and use only those above them: [`vectors`] are what is encoded; each
+//! They stand in the order of the way of the data, and use those above them (only a basis of [`vectors`] stretches
+//! codebooks too): [`vectors`] are what is encoded; each
 //! is approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the codebooks;
 //! [`codes`] are packed for the [`scan`], which finds the best of them for the tables of a query; [`search`] compares the
 //! vectors themselves. A [`model`] and its codes make an [`index`], and [`io`] writes both to files.
@@ -23,9 +24,11 @@ pub mod codes;
 pub mod scan;
 pub mod search;
 
-pub mod index;
-pub mod io;
 pub mod model;
+
+pub mod index;
+
+pub mod io;
 
 pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
