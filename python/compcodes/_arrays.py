@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
+from compcodes.interop.columns import plain
 
 __all__ = [
     "RandomState",
@@ -28,16 +29,19 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Anything array-like as an array of real numbers, without copying it."""
+    """Anything array-like as an array of real numbers, without copying it: columns and tensors of other packages too."""
     try:
-        array = np.asarray(value)
+        array = np.asarray(plain(value, name))
+    except ArgumentError:
+        raise
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
         raise kind(name, f"is not an array of numbers: {error}") from None
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")
     if array.dtype.kind not in "fiu":
-        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers")
+        hint = " (missing values, or rows that are no numbers)" if array.dtype == object else ""
+        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers{hint}")
     return array
 
 
@@ -76,9 +80,19 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     return array.astype(np.uint8)
 
 
+def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
+    """Integers of any kind; others by what they are."""
+    array = np.asarray(plain(ids, name))
+    if array.dtype.kind in "UOS":
+        raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64, or an index of keys, Index(…, keys=True)")
+    if array.dtype.kind not in "iu":
+        raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64")
+    return array
+
+
 def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers(name, ids))
+    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(plain_ids(ids, name))
     if array.shape != (n,):
         raise ArgumentValueError(name, f"have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:

@@ -584,6 +584,11 @@ class Index(Generic[Name]):
         return self._read(names, (len(names),))
 
     @property
+    def has_keys(self) -> bool:
+        """Whether keys name its vectors, in the place of ids."""
+        return self._keys
+
+    @property
     def quantizer(self) -> Quantizer:
         """A copy of the model: a change of it, such as another `fit`, does not change the index."""
         return copy.copy(self._quantizer)

@@ -353,10 +353,7 @@ class CompositionalCodes(Quantizer):
         self.loss_ = losses.parameters(loss)
 
     def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
-        encoder, effort = self._coder(), EFFORTS[self.effort]
-        anneal = effort.anneal if self.anneal is None else self.anneal
-        if not encoder.anneals or not isinstance(self.init, str):
-            anneal = 0
+        encoder, effort, anneal = self._coder(), EFFORTS[self.effort], self._anneals()
         max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
         return Trainer(
             shards,
@@ -374,6 +371,12 @@ class CompositionalCodes(Quantizer):
             report=report,
             passes=passes,
         )
+
+    def _anneals(self) -> int:
+        """Return the number of iterations with noise."""
+        if not self._coder().anneals or not isinstance(self.init, str):
+            return 0
+        return EFFORTS[self.effort].anneal if self.anneal is None else self.anneal
 
     def _coder(self) -> encoders.Encoder:
         """Return the encoder with its parameters."""
