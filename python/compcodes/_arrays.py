@@ -29,7 +29,7 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Anything array-like as an array of real numbers, without copying it: columns and tensors of other packages too."""
+    """Anything like an array as one of real numbers, without copying it; columns and tensors of other packages too."""
     try:
         array = np.asarray(plain(value, name))
     except ArgumentError:

@@ -61,7 +61,9 @@ def _is_nested(value: Any) -> bool:
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple, set, frozenset, range)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return isinstance(value, (list, tuple, set, frozenset, range)) or (
+        isinstance(value, np.ndarray) and value.ndim == 1
+    )
 
 
 def _are_masks(rows: Any) -> bool:

@@ -1,7 +1,7 @@
 """Keys: what names vectors instead of numbers, as the strings that an index and its file keep.
 
-A string is kept as it is. Anything else becomes JSON after a NUL: an integer a number, a tuple a list, bytes and UUIDs an
-object that says which; so does a string that begins with NUL.
+A string is kept as it is. Anything else becomes JSON after a NUL: an integer a number, a tuple a list, bytes and UUIDs
+an object that says which; so does a string that begins with NUL.
 """
 
 from __future__ import annotations

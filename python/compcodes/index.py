@@ -366,9 +366,7 @@ class Index(Generic[Name]):
         n_candidates: int | None = None,
         certify: bool,
         progress: ProgressLike = None,
-    ) -> (
-        tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]
-    ): ...
+    ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]: ...
 
     def search(
         self,
@@ -382,9 +380,7 @@ class Index(Generic[Name]):
         n_candidates: int | None = None,
         certify: bool = False,
         progress: ProgressLike = None,
-    ) -> (
-        tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]
-    ):
+    ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]:
         """Find the k best vectors for each query.
 
         Parameters
@@ -394,9 +390,9 @@ class Index(Generic[Name]):
         k : int, default 10
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
-            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. For each query its own: nq
-            lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns are ids, or
-            a boolean matrix (nq, len(index)). Ids that the index has not are of no account.
+            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. For each query its own:
+            nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns are
+            ids, or a boolean matrix (nq, len(index)). Ids that the index has not are of no account.
         exclude : like `filter`, optional
             Do not find these, such as what a user has already: ``exclude=[history_of_a, history_of_b]``, or the CSR
             matrix of users and items.
@@ -541,9 +537,8 @@ class Index(Generic[Name]):
         if not np.isfinite(floors).all():
             raise ArgumentValueError("score", "holds NaN or an infinity: want finite numbers")
         limits = self._limits(filter, exclude, len(queries))
-        indptr, names, scores = self._core.search_above(
-            queries, _rounded_up(np.broadcast_to(floors, len(queries))), *limits, self.n_jobs, staged(progress, "search")
-        )
+        each, report = _rounded_up(np.broadcast_to(floors, len(queries))), staged(progress, "search")
+        indptr, names, scores = self._core.search_above(queries, each, *limits, self.n_jobs, report)
         return Above(indptr, self._read(names, scores.shape), scores)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:

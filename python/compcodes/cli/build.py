@@ -46,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_parameter(parser, Index, "scale", help="correct the length of approximations, for one more byte each (ip)")
     add_parameter(
-        parser, Index, "residuals", help="keep what proves results exact, for five more bytes each (ip, not with --scale)"
+        parser,
+        Index,
+        "residuals",
+        help="keep what proves results exact, for five more bytes each (ip, not with --scale)",
     )
     parser.add_argument(
         "--compact-norms",

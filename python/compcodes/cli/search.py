@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import Index
-
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -92,7 +91,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.output is None:
         rows = zip(ids.tolist(), found, strict=True)
         result |= {
-            "ids": [[id_ if one else None for id_, one in zip(*row, strict=True)] for row in rows] if is_keyed else ids.tolist(),
+            "ids": [[id_ if one else None for id_, one in zip(*row, strict=True)] for row in rows]
+            if is_keyed
+            else ids.tolist(),
             "scores": scores.tolist(),
         }
     return result

@@ -17,8 +17,8 @@ __all__ = ["load_hdf5", "load_parquet", "names_of_parquet"]
 def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
     """Read a Parquet file whose vectors are one column of lists, or whose columns are all numbers.
 
-    Without a name there must be exactly one column of lists; it may stand among other columns. A column that is named may
-    also be of strings or numbers, such as ids.
+    Without a name there must be exactly one column of lists; it may stand among other columns. A column that is named
+    may also be of strings or numbers, such as ids.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
     parquet = _need("pyarrow.parquet", extra="parquet", path=path)
@@ -33,7 +33,8 @@ def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
         others = [
             field.name
             for field in schema
-            if field.name in columns and not (lists or pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
+            if field.name in columns
+            and not (lists or pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
         ]
         if column is None and others:
             raise ValueError(f"column {others[0]!r} is not of numbers, and none is of lists: choose one as {path}:NAME")

@@ -72,8 +72,8 @@ def load_ids(path: PathLike) -> NDArray[np.int64]:
 def load_names(path: PathLike) -> NDArray[Any]:
     """Read what names vectors: integers (n,) as int64, or strings (n,) as objects.
 
-    From any format of `load`, whose array may be of strings too; of a .parquet file the one column of integers or strings,
-    or the one that is named; or from a .txt file, one a line.
+    From any format of `load`, whose array may be of strings too; of a .parquet file the one column of integers or
+    strings, or the one that is named; or from a .txt file, one a line.
     """
     name, column = _split(path)
     suffix = Path(name).suffix.lower()

@@ -24,7 +24,7 @@ def plain(value: Any, name: str) -> Any:
     Raises
     ------
     TypeError, ValueError
-        Rows of different lengths, missing values, columns that are no vectors, a tensor that is not in memory of the CPU.
+        Rows of different lengths, missing values, columns that are no vectors, a tensor that is elsewhere.
     """
     if isinstance(value, np.ndarray):
         return _stacked(value.tolist(), name) if value.dtype == object and value.ndim == 1 and len(value) else value
@@ -74,8 +74,8 @@ def _of_pandas(value: Any, name: str) -> Any:
 
 
 def _of_polars(value: Any, name: str) -> Any:
+    value = value.collect() if hasattr(value, "collect") else value
     if hasattr(value, "columns"):
-        value = value.collect() if hasattr(value, "collect") else value
         if value.width == 1:
             return _of_polars(value.to_series(0), name)
         _check_numbers(value.columns, [kind.is_numeric() for kind in value.dtypes], name)
@@ -107,6 +107,9 @@ def from_arrow(value: Any, name: str) -> NDArray[Any]:
             return np.concatenate([from_arrow(chunk, name) for chunk in value.chunks])
     _check_complete(value.null_count, name)
     kind = value.type
+    if pa.types.is_struct(kind):  # a frame, as its capsule has it
+        fields = [kind.field(at).name for at in range(kind.num_fields)]
+        return from_arrow(pa.table(value.flatten(), names=fields), name)
     if isinstance(kind, pa.BaseExtensionType):
         return from_arrow(value.storage, name)
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
@@ -173,8 +176,9 @@ def _rows(values: NDArray[Any], lengths: NDArray[Any], name: str) -> NDArray[Any
 def _check_numbers(columns: Iterable[Any], are_numbers: Sequence[bool], name: str) -> None:
     others = [column for column, is_number in zip(columns, are_numbers, strict=True) if not is_number]
     if others:
+        named = ", ".join(map(repr, others[:3]))
         raise ArgumentTypeError(
-            name, f"has columns that are no numbers, {others[0]!r} for one: want a column of vectors, {name}['…']"
+            name, f"has columns that are no numbers, {named}: want a column of vectors, {name}['…']"
         )
 
 

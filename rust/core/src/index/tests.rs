@@ -192,7 +192,7 @@ fn sets_of_queries_and_all_above_a_score() {
             let above = index.search_above(queries.view(), &floors, Some(allowed), &()).unwrap();
             for query in 0..5 {
                 let set = &sets[starts[query]..starts[query + 1]];
-                let want = all.positions.row(query).iter().zip(all.scores.row(query));
+                let want = all.positions.row(query).into_iter().zip(all.scores.row(query));
                 let want = want.filter(|(id, _)| set.contains(id) == is_only).map(|(&id, &score)| (id, score));
                 let want: Vec<(i64, f32)> = want.collect();
                 let got = hits.positions.row(query).into_iter().zip(hits.scores.row(query));
