@@ -66,6 +66,7 @@ lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	$(BIN)/mypy --package experiments
 	$(BIN)/mypy tests/typed.py
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	MYPYPATH=python $(BIN)/stubtest compcodes._core
 
 format: $(DEPS) ## Let rustfmt and ruff have their way

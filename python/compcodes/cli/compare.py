@@ -58,11 +58,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         check_output(args.output, ".html")
     X, Q, sample = _data(args)
     k = min(1000, len(X))
-    with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
-        _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
-    results, failed = [], []
-    for n_bytes in args.bytes:
-        for name in args.methods or METHODS:
+    jobs = [(name, n_bytes) for n_bytes in args.bytes for name in args.methods or METHODS]
+    if args.progress:
+        args.progress.expect(_stages(jobs, len(X), args))
+    results: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    interrupted = False
+    try:
+        with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
+            _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
+        for name, n_bytes in jobs:
             bar = _labelled(args.progress, f"{name} {n_bytes}")
             try:
                 made = train(
@@ -72,8 +77,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             except ValueError as error:  # such as product quantization into more parts than there are dimensions
                 failed.append({"method": name, "bytes": n_bytes, "error": str(error)})
                 continue
-            results.append({**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)})
-            results[-1]["command"] = _command(made.method, n_bytes, args)
+            result = {**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)}
+            result["command"] = _command(made.method, n_bytes, args)
+            results.append(result)
+            if args.progress:
+                shown = ", ".join(f"{measure} {recall:.3f}" for measure, recall in result["recall"].items())
+                args.progress.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True  # what was measured is kept
+        args.exit_code = 130
     if not results:
         raise ValueError(f"no method could be trained: {failed[0]['method']}: {failed[0]['error']}")
     results.sort(key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10"))))
@@ -87,6 +101,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "bytes_before": X.shape[1] * X.itemsize,
         "results": results,
         "failed": failed,
+        "interrupted": interrupted,
         "recommended": {**{key: best[key] for key in ("method", "bytes", "command", "code")}, "reason": reason},
         "output": args.output,
     }
@@ -108,6 +123,8 @@ def show(result: dict[str, Any]) -> None:
         "\n10@100: the share of the true best 10 that are among the first 100 found, and so after these are re-ranked."
     )
     print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: per vector; search: per query.")
+    if result["interrupted"]:
+        print("interrupted: only these were compared.")
     for entry in result["failed"]:
         print(f"not compared: {entry['method']} in {entry['bytes']} bytes: {entry['error']}")
     best = result["recommended"]
@@ -117,6 +134,22 @@ def show(result: dict[str, Any]) -> None:
     )
     if result["output"]:
         print(f"\nreport written to {result['output']}")
+
+
+def _stages(jobs: list[tuple[str, int]], n: int, args: argparse.Namespace) -> dict[str, float]:
+    """The stages of a comparison of `n` vectors, and about how long each takes beside the others."""
+    stages: dict[str, float] = {"exact search": 0.02}
+    for name, n_bytes in jobs:
+        method = METHODS[name]
+        if method.cls == "CompositionalCodes":
+            model = method.make(n_bytes, **_effort(args))
+            each = 1.0 if model.encoder == "local-search" else 0.1
+            passes = model._stages(n)
+            stages |= {f"{name} {n_bytes} {stage}": each * n_bytes / 8 * share / n for stage, share in passes.items()}
+            stages[f"{name} {n_bytes} encode"] = 8 * each * n_bytes / 8
+        else:
+            stages |= {f"{name} {n_bytes} {stage}": 0.5 * n_bytes / 8 for stage in ("fit", "encode")}
+    return stages
 
 
 def _row(entry: dict[str, Any], measures: list[str]) -> list[str]:

@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     queries = None if args.queries is None else load_queries(args.queries)
     with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
         quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
+        if args.progress:
+            args.progress.expect(quantizer._stages(len(X)))
         quantizer.fit(X, queries=queries, progress=args.progress)
     with written(args.output):
         quantizer.save(args.output)

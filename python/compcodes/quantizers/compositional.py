@@ -31,13 +31,16 @@ from compcodes.training.effort import EFFORTS
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trained, Trainer
-from compcodes.training.tuning import tune
+from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE, tune
 from compcodes.training.unit import unit, unit_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["CompositionalCodes", "NotFittedError"]
+
+PART = 200
+"""Vectors per codeword that an iteration with noise trains on, about."""
 
 
 @Quantizer.register
@@ -371,6 +374,16 @@ class CompositionalCodes(Quantizer):
             report=report,
             passes=passes,
         )
+
+    def _stages(self, n: int) -> dict[str, float]:
+        """Return the stages of `fit` of `n` vectors, and about how long each takes beside the other."""
+        effort, anneal = EFFORTS[self.effort], self._anneals()
+        rest = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
+        passes = anneal * min(n, PART * self.n_codewords) + (rest + 2) * n
+        named = losses.as_loss(self._loss())
+        if not isinstance(named, losses.InnerProduct) or None not in (named.eta, named.weight_power):
+            return {"fit": passes}
+        return {"choose loss": CANDIDATES * (ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}
 
     def _anneals(self) -> int:
         """Return the number of iterations with noise."""

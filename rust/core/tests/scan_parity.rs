@@ -221,7 +221,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         .collect();
     let probes_all = n_segments == 1;
     // Sets of each query, or none.
-    let mut sets = |r: &mut Random| {
+    let sets = |r: &mut Random| {
         let every = r.of(&[0, 0, 2, 40, 1000]);
         let chosen: Vec<Vec<u64>> = (0..nq)
             .map(|_| (0..n).filter(|_| every > 0 && r.below(every) == 0).map(position).collect())
