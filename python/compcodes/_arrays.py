@@ -20,6 +20,7 @@ __all__ = [
     "as_seed",
     "as_vectors",
     "as_weights",
+    "check_features",
     "check_jobs",
     "check_range",
 ]
@@ -39,18 +40,41 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
         raise kind(name, f"is not an array of numbers: {error}") from None
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")
+    if array.dtype == object and array.size:
+        array = _as_floats(array, name)
     if array.dtype.kind not in "fiu":
-        hint = " (missing values, or rows that are no numbers)" if array.dtype == object else ""
-        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers{hint}")
+        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers")
     return array
+
+
+def _as_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Objects that are numbers."""
+    wrong = [one for one in array.flat if one is None or isinstance(one, (str, bytes))][:1]
+    try:
+        if wrong:
+            raise TypeError(f"one is {wrong[0]!r}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(name, f"has dtype object: want real numbers ({error})") from None
+
+
+def check_features(X: NDArray[Any], expected: int, estimator: str) -> None:
+    """Refuse vectors of another dimension in the words that scikit-learn's tools look for."""
+    if X.shape[1] != expected:
+        raise ArgumentValueError(
+            "X", f"has {X.shape[1]} features, but {estimator} is expecting {expected} features as input"
+        )
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
     """View `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
     array = as_numbers(name, X)
     if array.ndim != 2:
-        hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
+        hint = " (Reshape your data: one vector is X[None, :])" if array.ndim == 1 else ""
         raise ArgumentValueError(name, f"has shape {array.shape}: want (n, d){hint}")
+    if array.shape[1] == 0:
+        have = f"has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required"
+        raise ArgumentValueError(name, f"{have}: want at least one dimension")
     if dim is not None and array.shape[1] != dim:
         raise ArgumentValueError(name, f"has {array.shape[1]} dimensions, the model has {dim}")
     return array

@@ -18,6 +18,7 @@ from compcodes._arrays import (
     as_seed,
     as_vectors,
     as_weights,
+    check_features,
     check_jobs,
     check_range,
     check_rows,
@@ -231,7 +232,12 @@ class CompositionalCodes(Quantizer):
         return self
 
     def partial_fit(
-        self, X: ArrayLike, *, sample_weight: ArrayLike | None = None, progress: ProgressLike = None
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        progress: ProgressLike = None,
     ) -> Self:
         """Learn from one batch of a stream.
 
@@ -248,6 +254,8 @@ class CompositionalCodes(Quantizer):
         ----------
         X : (n, d) array of any real type
             The batch.
+        y : ignored
+            As in `fit`.
         sample_weight : (n,), optional
             Weight of each vector.
         progress : callable or True, optional
@@ -275,6 +283,7 @@ class CompositionalCodes(Quantizer):
         """
         self._check()
         X, weights = self._training_data(X, sample_weight)
+        _refuse_unnamed(y, X)
         if not hasattr(self, "codebooks_"):
             trainer, trained, loss = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
@@ -292,8 +301,7 @@ class CompositionalCodes(Quantizer):
                 raise ArgumentValueError(
                     name, f"is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
                 )
-        if X.shape[1] != codebooks.shape[2]:
-            raise ArgumentValueError("X", f"has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+        check_features(X, codebooks.shape[2], type(self).__name__)
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64

@@ -7,7 +7,9 @@
 use compcodes::codes::packed::PackedCodes;
 use compcodes::isa::Isa;
 use compcodes::scan::tables::Tables;
-use compcodes::scan::{Adjust, Each, Edges, Hits, Levels, Measure, Probe, Probes, Segment, Sets, search, search_each};
+use compcodes::scan::{
+    Adjust, Each, Edges, Hits, Levels, Measure, Probe, Probes, Segment, Sets, search, search_each,
+};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate};
 use std::cmp::Ordering;
 
@@ -220,11 +222,12 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         })
         .collect();
     let probes_all = n_segments == 1;
+    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] * 64) as u64;
     // Sets of each query, or none.
     let sets = |r: &mut Random| {
         let every = r.of(&[0, 0, 2, 40, 1000]);
         let chosen: Vec<Vec<u64>> = (0..nq)
-            .map(|_| (0..n).filter(|_| every > 0 && r.below(every) == 0).map(position).collect())
+            .map(|_| (0..n).filter(|_| every > 0 && r.below(every) == 0).map(place).collect())
             .collect();
         let words = |set: &Vec<u64>| {
             let mut words = vec![0; n_blocks];
@@ -244,7 +247,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let has = |sets: &Option<Sets>, query: usize, n: usize| {
         sets.as_ref().map(|sets| match sets {
             Sets::Listed { starts, positions } => {
-                positions[starts[query]..starts[query + 1]].contains(&position(n))
+                positions[starts[query]..starts[query + 1]].binary_search(&place(n)).is_ok()
             }
             Sets::Marked { words, n_words } => words[query * n_words + n / 64] >> (n % 64) & 1 == 1,
         })
@@ -277,9 +280,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .collect(),
         _ => define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted),
     });
-    let is_allowed = |query, n: usize| {
-        allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n)
-    };
+    let is_allowed =
+        |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n);
     let mut want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, k);
     want.positions.mapv_inplace(|n| {
         if n < 0 {

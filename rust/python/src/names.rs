@@ -49,7 +49,9 @@ impl Names {
         let (given, keys) = match (self, keys) {
             (Self::Ids(ids), _) => return Ok(ids.clone()),
             (Self::Keys(given), Some(keys)) => (given, keys),
-            (Self::Keys(_), None) => return Err(Error::Invalid("the vectors of this index have ids, no keys".to_owned())),
+            (Self::Keys(_), None) => {
+                return Err(Error::Invalid("the vectors of this index have ids, no keys".to_owned()));
+            }
         };
         let mut known: HashMap<&str, (i64, bool)> =
             keys.iter().map(String::as_str).zip(candidates.iter().map(|&id| (id, false))).collect();

@@ -83,12 +83,7 @@ impl Index {
     ///
     /// # Errors
     /// `step` is 0, or a cancelling monitor.
-    pub fn allow_range(
-        &self,
-        ids: RangeInclusive<i64>,
-        step: u64,
-        monitor: &dyn Monitor,
-    ) -> Result<Allowed> {
+    pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
             0 => Err(invalid!("the step of the range is 0: want at least 1")),

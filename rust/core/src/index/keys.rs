@@ -101,7 +101,9 @@ impl Keys {
         let first = self.len();
         match new.grown {
             Some(grown) => self.table = grown,
-            None => new.texts.iter().zip(first..).for_each(|(key, position)| self.table.insert(key, position)),
+            None => {
+                new.texts.iter().zip(first..).for_each(|(key, position)| self.table.insert(key, position))
+            }
         }
         self.texts.extend(&new.texts);
     }
@@ -261,7 +263,9 @@ mod tests {
 
     #[test]
     fn damaged_keys_are_refused() {
-        for (text, ends) in [("ab", vec![1]), ("ab", vec![2, 1]), ("é", vec![1, 2]), ("aa", vec![1, 2]), ("a", vec![-1, 1])] {
+        for (text, ends) in
+            [("ab", vec![1]), ("ab", vec![2, 1]), ("é", vec![1, 2]), ("aa", vec![1, 2]), ("a", vec![-1, 1])]
+        {
             assert!(Keys::restored(text.to_owned(), &ends).is_err(), "{text} {ends:?}");
         }
     }

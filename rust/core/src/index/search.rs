@@ -170,7 +170,10 @@ impl Index {
             let found = scan::above(&scan.segments, scan.of, scan.tables, floors, scan.isa, scan.monitor)?;
             let count = above.ids.len() + found.iter().map(Vec::len).sum::<usize>();
             if count > scan::topk::MOST {
-                return Err(invalid!("score lets through more than {} results: want a higher one", scan::topk::MOST));
+                return Err(invalid!(
+                    "score lets through more than {} results: want a higher one",
+                    scan::topk::MOST
+                ));
             }
             for found in found {
                 above.ids.extend(found.iter().map(|key| self.ids.at(key.position() as usize)));

@@ -193,7 +193,8 @@ fn sets_of_queries_and_all_above_a_score() {
             for query in 0..5 {
                 let set = &sets[starts[query]..starts[query + 1]];
                 let want = all.positions.row(query).into_iter().zip(all.scores.row(query));
-                let want = want.filter(|(id, _)| set.contains(id) == is_only).map(|(&id, &score)| (id, score));
+                let want =
+                    want.filter(|(id, _)| set.contains(id) == is_only).map(|(&id, &score)| (id, score));
                 let want: Vec<(i64, f32)> = want.collect();
                 let got = hits.positions.row(query).into_iter().zip(hits.scores.row(query));
                 let got: Vec<(i64, f32)> = got.map(|(&id, &score)| (id, score)).collect();

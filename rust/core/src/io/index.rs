@@ -185,7 +185,8 @@ impl Reader<'_> {
             false => None,
             true => Some(self.named("order")?),
         };
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys: self.keys(n)? };
+        let parts =
+            Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys: self.keys(n)? };
         self.blame(Index::from_parts(model, settings, parts))
     }
 

@@ -128,8 +128,10 @@ impl Own<'_> {
         match self.only {
             Some(Set::Listed(positions)) => {
                 let next = positions.partition_point(|&position| position < first);
-                let next = positions.get(next).map_or(u64::MAX, |&position| (position - first) / BLOCK as u64);
-                usize::try_from(next).map_or(blocks.end, |next| blocks.end.min(blocks.start.saturating_add(next)))
+                let next =
+                    positions.get(next).map_or(u64::MAX, |&position| (position - first) / BLOCK as u64);
+                usize::try_from(next)
+                    .map_or(blocks.end, |next| blocks.end.min(blocks.start.saturating_add(next)))
             }
             Some(set) => blocks.clone().find(|&block| set.word(at(block)) != 0).unwrap_or(blocks.end),
             None => blocks.start,
@@ -154,9 +156,8 @@ impl Own<'_> {
                 listed(positions, &kept)
             }
             (None, Some(Set::Listed(positions))) => {
-                let all = (0..len.div_ceil(BLOCK)).map(|block| {
-                    filled(len, block) & allowed.map_or(u64::MAX, |words| words[block])
-                });
+                let all = (0..len.div_ceil(BLOCK))
+                    .map(|block| filled(len, block) & allowed.map_or(u64::MAX, |words| words[block]));
                 all.map(|word| word.count_ones() as usize).sum::<usize>() - listed(positions, &|_| true)
             }
             _ => {
@@ -188,7 +189,8 @@ impl Set<'_> {
                 within.take_while(|&bit| bit < BLOCK as u64).fold(0, |word, bit| word | 1 << bit)
             }
             Set::Marked(words) => {
-                let of = |at: u64| usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or(0);
+                let of =
+                    |at: u64| usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or(0);
                 let (at, bit) = (first / BLOCK as u64, first % BLOCK as u64);
                 if bit == 0 { of(at) } else { of(at) >> bit | of(at + 1) << (BLOCK as u64 - bit) }
             }

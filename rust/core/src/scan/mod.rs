@@ -175,8 +175,11 @@ impl<'a> Plan<'a> {
             _ if !each.is_all() => {
                 let of = |query| {
                     let own = each.of(query);
-                    let probed = segments.iter().enumerate().filter(|(at, _)| probes.base(query, *at).is_some());
-                    probed.map(|(_, segment)| own.count(segment.first, segment.codes.len(), segment.allowed)).sum()
+                    let probed =
+                        segments.iter().enumerate().filter(|(at, _)| probes.base(query, *at).is_some());
+                    probed
+                        .map(|(_, segment)| own.count(segment.first, segment.codes.len(), segment.allowed))
+                        .sum()
                 };
                 (0..tables.n_queries()).into_par_iter().map(of).collect()
             }

@@ -115,7 +115,10 @@ impl Hits {
     pub(crate) fn none(n_queries: usize, k: usize, n: usize) -> Result<Self> {
         let padded = k > n && n_queries.saturating_mul(k - n) > PADDED;
         if padded && k < MOST {
-            return Err(argument!("k", "is {k}, of {n} vectors there are: {n_queries} · k results would be padding"));
+            return Err(argument!(
+                "k",
+                "is {k}, of {n} vectors there are: {n_queries} · k results would be padding"
+            ));
         }
         let count = n_queries.checked_mul(k).filter(|&count| count <= MOST);
         let too_many = || invalid!("k is {k}: {n_queries} · k results are more than can be held");
