@@ -139,7 +139,9 @@ def exceptions(estimator):
         why = "where training starts is drawn from the rows: a row that is there twice is not one of twice the weight"
         found["check_sample_weight_equivalence_on_dense_data"] = why
     if isinstance(estimator, cc.RandomHyperplaneHash):
-        found["check_estimators_nan_inf"] = "fit draws hyperplanes by the dimension alone, and does not read the vectors"
+        found["check_estimators_nan_inf"] = (
+            "fit draws hyperplanes by the dimension alone, and does not read the vectors"
+        )
     return found
 
 
