@@ -103,7 +103,7 @@ def test_info_knows_what_a_file_is(work):
         "bytes": 4800,
     }  # fmt: skip
     found = work.json("info", index)
-    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 3)
+    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 2)
     code, out, _ = work("info", index)
     assert code == 0
     assert "index" in out
@@ -118,7 +118,7 @@ def test_info_tells_ids_from_vectors(work):
 
 def test_info_says_what_of_a_file_is_codebooks(work):
     found = work.json("info", work.index("--scale"))
-    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 4)
+    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 3)
     assert found["codebooks_bytes"] == 3 * 8 * 6 * 4 == work.json("info", work.path("model"))["codebooks_bytes"]
     out = work("info", work.path("index"))[1]
     assert "codebook bytes    576 bytes" in out

@@ -264,7 +264,11 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let probes = if probes_all { Probes::All } else { Probes::Each(&probes) };
             let got = pool.install(|| search(&segments, probes, &tables, k, isa, &())).unwrap();
-            assert_equal(&got, &want, &format!("{kind}, {case:?}, {layout:?}, {threads} threads, {}", isa.name()));
+            assert_equal(
+                &got,
+                &want,
+                &format!("{kind}, {case:?}, {layout:?}, {threads} threads, {}", isa.name()),
+            );
         }
     }
 }
@@ -279,7 +283,8 @@ fn every_kind_and_tail() {
             for m in [1, 2, 7, 8, 64] {
                 seed += 1;
                 let r = &mut Random(seed);
-                let (k, n_codewords) = (r.of(&[1, 2, 10, 64, 100, 1000]), r.of(&[256, 256, 255, 16, 16, 16, 9, 2, 1]));
+                let (k, n_codewords) =
+                    (r.of(&[1, 2, 10, 64, 100, 1000]), r.of(&[256, 256, 255, 16, 16, 16, 9, 2, 1]));
                 let nq = r.below(4);
                 let case =
                     Case { n, m, n_codewords, nq, k, kept: Kept::Nothing, filter: None, n_segments: 1 };

@@ -41,7 +41,12 @@ fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8
             *sum = _mm512_adds_epu8(*sum, look_up(&quarters, codes));
         }
     }
-    sums.map(|sum| _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8)))
+    // An array's `map` is not compiled for AVX-512.
+    let mut hits = [0; N];
+    for (hits, &sum) in hits.iter_mut().zip(&sums) {
+        *hits = _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8));
+    }
+    hits
 }
 
 /// A table in four registers.

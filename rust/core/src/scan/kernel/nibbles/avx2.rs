@@ -64,5 +64,9 @@ fn filter_blocks<const N: usize>(lines: &[Line], pairs: &[Pair], bytes: &[[u8; 2
         }
     }
     let limit = _mm256_set1_epi8(limit as i8);
-    sums.map(|sums| mark(sums, limit))
+    let mut hits = [0; N];
+    for (hits, &sums) in hits.iter_mut().zip(&sums) {
+        *hits = mark(sums, limit);
+    }
+    hits
 }

@@ -56,7 +56,12 @@ fn filter_blocks<const N: usize>(lines: &[Line], pairs: &[Pair], bytes: &[[u8; 2
             *sum = _mm512_adds_epu8(*sum, look_up(&quarters, load(&lines[block * n_lines + column])));
         }
     }
-    sums.map(|sum| _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8)))
+    // An array's `map` is not compiled for AVX-512.
+    let mut hits = [0; N];
+    for (hits, &sum) in hits.iter_mut().zip(&sums) {
+        *hits = _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8));
+    }
+    hits
 }
 
 /// Four times the table.
