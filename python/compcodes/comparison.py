@@ -76,6 +76,13 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("compcodes", "compositional codes with the defaults of this package", "CompositionalCodes"),
+        Method(
+            "compcodes-x4",
+            "the same with 16 codewords per codebook, two codes per byte",
+            "CompositionalCodes",
+            {"n_codewords": 16},
+            per_byte=2,
+        ),
         Method("CC", "compositional codes as in the paper: greedy, squared error", "CompositionalCodes", _PAPER),
         Method("RQ", "residual quantization, beam of 5", "ResidualQuantizer"),
         Method("CKM", "Cartesian k-means: a product with learned rotation", "CartesianKMeans"),

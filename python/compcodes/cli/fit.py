@@ -18,7 +18,12 @@ NAME = "fit"
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 64), "help": "bytes of a code, 1 to 64"},
+    "n_codebooks": {
+        "option": "--bytes",
+        "metavar": "M",
+        "type": whole(1, 64),
+        "help": "bytes of a code, 1 to 64; half bytes with at most 16 --codewords",
+    },
     "n_codewords": {
         "option": "--codewords",
         "metavar": "K",
@@ -72,7 +77,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codebooks": M,
         "codewords": K,
         "bytes_before": d * X.itemsize,
-        "bytes_per_vector": M,
+        "bytes_per_vector": M if K > 16 else (M + 1) // 2,
         "metric": quantizer.metric_,
         "loss": quantizer.loss_,
         "iterations": quantizer.history_[-1]["iteration"],

@@ -39,12 +39,17 @@ impl ByteTables {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     isa: Isa,
+    /// With [`Isa::Avx2`]: nibbles are looked up by the AVX-512 that a machine has which lacks the VBMI of
+    /// [`Isa::Avx512`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    is_wide: bool,
 }
 
 impl Kernel {
     /// `None` where the machine lacks `isa`.
     pub(super) fn new(isa: Isa) -> Option<Self> {
-        isa.is_available().then_some(Self { isa })
+        let is_wide = isa == Isa::Avx2 && !Isa::Avx512.is_available() && has_avx512bw();
+        isa.is_available().then_some(Self { isa, is_wide })
     }
 
     /// Marks the vectors whose byte tables sum to less than a limit.
@@ -57,32 +62,57 @@ impl Kernel {
     pub(super) fn filter(self, lines: &[Line], tables: &ByteTables, limit: u8, hits: &mut [u64]) {
         assert!(lines.len() == hits.len() * tables.n_lines());
         let ByteTables { pairs, bytes } = tables;
-        let has_nibbles = !pairs.is_empty();
+        if pairs.is_empty() {
+            self.filter_bytes(lines, bytes, limit, hits);
+        } else {
+            self.filter_nibbles(lines, (pairs, bytes), limit, hits);
+        }
+    }
+
+    fn filter_bytes(self, lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
-            Isa::Avx512 if has_nibbles => unsafe {
-                nibbles::avx512::filter(lines, pairs, bytes, limit, hits)
-            },
+            Isa::Avx512 => unsafe { avx512::filter(lines, tables, limit, hits) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx512 => unsafe { avx512::filter(lines, bytes, limit, hits) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx2 if has_nibbles => unsafe { nibbles::avx2::filter(lines, pairs, bytes, limit, hits) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx2 => unsafe { avx2::filter(lines, bytes, limit, hits) },
+            Isa::Avx2 => unsafe { avx2::filter(lines, tables, limit, hits) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
-            Isa::Neon if has_nibbles => unsafe { nibbles::neon::filter(lines, pairs, bytes, limit, hits) },
-            #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above.
-            Isa::Neon => unsafe { neon::filter(lines, bytes, limit, hits) },
-            _ if has_nibbles => nibbles::scalar::filter(lines, pairs, bytes, limit, hits),
-            _ => scalar::filter(lines, bytes, limit, hits),
+            Isa::Neon => unsafe { neon::filter(lines, tables, limit, hits) },
+            _ => scalar::filter(lines, tables, limit, hits),
         }
     }
+
+    fn filter_nibbles(self, lines: &[Line], tables: (&[Pair], &[[u8; 256]]), limit: u8, hits: &mut [u64]) {
+        let (pairs, bytes) = tables;
+        match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe { nibbles::avx512::filter_vbmi(lines, pairs, bytes, limit, hits) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found AVX2, and AVX-512 F and BW before it set `is_wide`.
+            Isa::Avx2 if self.is_wide => unsafe {
+                nibbles::avx512::filter_bw(lines, pairs, bytes, limit, hits)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx2 => unsafe { nibbles::avx2::filter(lines, pairs, bytes, limit, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { nibbles::neon::filter(lines, pairs, bytes, limit, hits) },
+            _ => nibbles::scalar::filter(lines, pairs, bytes, limit, hits),
+        }
+    }
+}
+
+/// Whether this machine has AVX-512 F and BW.
+fn has_avx512bw() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = false;
+    has
 }
 
 #[cfg(test)]
@@ -124,10 +154,12 @@ mod tests {
             };
             let limit = random(256);
             let want = naive(&lines, &tables, limit);
-            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
+            let wide = Kernel { isa: Isa::Avx2, is_wide: true };
+            let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
+            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, &mut hits);
-                prop_assert_eq!(&hits, &want, "{}", kernel.isa.name());
+                prop_assert_eq!(&hits, &want, "{:?}", kernel);
             }
         }
     }
