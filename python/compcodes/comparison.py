@@ -63,7 +63,7 @@ class Method:
 
     def make(self, n_bytes: int, **others: Any) -> Any:
         """Make the untrained model; of `others`, it is given those parameters that its class has."""
-        return getattr(cc, self.cls)(**self.arguments(n_bytes), **self._known(others))
+        return getattr(cc, self.cls)(**{**self.arguments(n_bytes), **self._known(others)})
 
     def _known(self, others: Mapping[str, Any]) -> dict[str, Any]:
         known = inspect.signature(getattr(cc, self.cls)).parameters

@@ -95,5 +95,5 @@ def show(result: dict[str, Any]) -> None:
     print(f"metric: {result['metric']}, loss: {loss_text(result['loss'])}")
     print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
-    print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")
+    print(f"a vector of {before} bytes ({result['type']}) becomes {after} byte{'s' * (after > 1)}, {gain}")
     print(f"model written to {result['model']}")
