@@ -31,7 +31,7 @@ def least(repeats, *works):
 def main():
     args = arguments(__doc__.splitlines()[0])
     report = Report("nibbles", args.save)
-    n, repeats = (3000, 2) if args.tiny else (1_000_000, 40)
+    n, repeats = (3000, 2) if args.tiny else (1_000_000, 20)
     faiss.omp_set_num_threads(1)
     learn = np.asarray(sift("learn", 3000 if args.tiny else 20_000), np.float32)
     learn = learn[:, : learn.shape[1] // 32 * 32] if learn.shape[1] >= 32 else np.tile(learn, 4)[:, :32]
