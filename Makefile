@@ -60,8 +60,8 @@ soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff check python experiments tests benches
-	$(BIN)/ruff format --check python experiments tests benches
+	$(BIN)/ruff check python experiments tests benches docs
+	$(BIN)/ruff format --check python experiments tests benches docs
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	$(BIN)/mypy --package experiments
@@ -70,11 +70,13 @@ lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 
 format: $(DEPS) ## Let rustfmt and ruff have their way
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python experiments tests benches
-	$(BIN)/ruff format python experiments tests benches
+	$(BIN)/ruff check --fix --quiet python experiments tests benches docs
+	$(BIN)/ruff format python experiments tests benches docs
 
-docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the Rust documentation
+docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the site into site/ and the Rust documentation
 	$(BIN)/python -m pytest -q --doctest-modules python/compcodes
+	rm -rf site docs/api/generated
+	$(BIN)/sphinx-build -q -W --keep-going -E -d target/doctrees docs site
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet -p compcodes
 	cargo run --release --quiet -p compcodes --example train
 
@@ -119,7 +121,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built
-	rm -rf target dist $(VENV) $(VENV)-wheel demo-output
+	rm -rf target dist site docs/api/generated docs/measured $(VENV) $(VENV)-wheel demo-output
 
 cargo:
 	@command -v cargo > /dev/null || { echo "compcodes needs the Rust toolchain, 1.89 or later: install it from https://rustup.rs, then run this again." >&2; exit 1; }
