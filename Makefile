@@ -60,8 +60,8 @@ soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff check python experiments tests benches docs
-	$(BIN)/ruff format --check python experiments tests benches docs
+	$(BIN)/ruff check python experiments tests benches docs examples
+	$(BIN)/ruff format --check python experiments tests benches docs examples
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	$(BIN)/mypy --package experiments
@@ -70,8 +70,8 @@ lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 
 format: $(DEPS) ## Let rustfmt and ruff have their way
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python experiments tests benches docs
-	$(BIN)/ruff format python experiments tests benches docs
+	$(BIN)/ruff check --fix --quiet python experiments tests benches docs examples
+	$(BIN)/ruff format python experiments tests benches docs examples
 
 docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the site into site/ and the Rust documentation
 	$(BIN)/python -m pytest -q --doctest-modules python/compcodes
@@ -104,6 +104,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
+	$(BIN)/python benches/serving.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -118,6 +119,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
+	$(BIN)/python benches/serving.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

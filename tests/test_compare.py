@@ -13,6 +13,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import cli, comparison, evaluate
+from compcodes.cli import compare as compare_command
 from compcodes.comparison import METHODS, train
 
 QUICK = ("--iterations", 1)
@@ -189,10 +190,30 @@ def test_without_matplotlib_the_report_has_its_tables(work, monkeypatch):
 def test_people_see_a_ranked_table(work, monkeypatch):
     short(monkeypatch)
     code, out, err = work("compare", work.path("x.npy"), "--bytes", "2", "--methods", "PQ", *QUICK)
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert re.fullmatch(r"PQ in 2 bytes: 10@100 [01]\.\d{3}, trained in .*\n", err)  # as soon as it is known
     assert out.splitlines()[0] == "180 vectors of 24 bytes, 20 of them kept out as queries"
     assert out.splitlines()[2].split()[:4] == ["method", "bytes", "1@1", "10@10"]
     assert "recommended: PQ in 2 bytes" in out
+
+
+def test_an_interrupted_run_leaves_a_report_of_what_it_has_found(work, monkeypatch):
+    short(monkeypatch)
+    measure = compare_command._measure
+
+    def interrupted(made, *others):
+        if made.method.name == "LSH":
+            raise KeyboardInterrupt
+        return measure(made, *others)
+
+    monkeypatch.setattr(compare_command, "_measure", interrupted)
+    path = work.path("report.html")
+    code, _, err = work("compare", work.path("x.npy"), "--methods", "PQ,LSH", "--bytes", "2", "--output", path, *QUICK)
+    assert (code, err.splitlines()[-1]) == (130, "compcodes: error: interrupted")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert "Unfinished: 1 of 2 are measured" in text and "<td>PQ</td>" in text
+    assert sorted(os.listdir(work.folder)) == ["q.npy", "report.html", "x.npy"]
 
 
 def test_progress_names_method_and_size(work, monkeypatch):
@@ -204,7 +225,7 @@ def test_progress_names_method_and_size(work, monkeypatch):
     stages = set()
     args.progress = lambda stage, done, total: stages.add(stage)
     args.run(args)
-    assert {"exact search", "PQ 2 encode"} <= stages
+    assert {"exact search", "1/1 PQ 2 encode"} <= stages
 
 
 @pytest.mark.parametrize(

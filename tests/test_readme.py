@@ -29,7 +29,7 @@ WITH_EXAMPLES = [page for page in PAGES if blocks(page)]
 
 
 def missing(page):
-    """What a page needs by its comments `<!-- needs: NAME -->` and is not here: a module, a name, or NAME(parameter)."""
+    """What a page says it needs, `<!-- needs: NAME -->`, and is not here: a module, a name, or NAME(parameter)."""
     for need in re.findall(r"<!-- needs: (.*?) -->", page.read_text()):
         name, _, parameter = need.rstrip(")").partition("(")
         module, *attributes = name.split(".")

@@ -82,6 +82,12 @@ class Bar:
         if done >= total:
             self.close()
 
+    def say(self, line: str) -> None:
+        """Write a line that stays, such as a result."""
+        self.close()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
     def close(self) -> None:
         """Take the bar off the terminal, as after the last stage or an interruption."""
         if self._bar is not None:

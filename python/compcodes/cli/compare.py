@@ -23,6 +23,7 @@ from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
 from compcodes.plot import thinned
+from compcodes.progress import Bar
 
 NAME = "compare"
 LOGS = True  # it takes long: lines of progress also where standard error is no terminal
@@ -60,10 +61,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     k = min(1000, len(X))
     with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
         _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
-    results, failed = [], []
+    names = args.methods or list(METHODS)
+    results: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
     for n_bytes in args.bytes:
-        for name in args.methods or METHODS:
-            bar = _labelled(args.progress, f"{name} {n_bytes}")
+        for name in names:
+            bar = _labelled(
+                args.progress, f"{len(results) + len(failed) + 1}/{len(args.bytes) * len(names)} {name} {n_bytes}"
+            )
             try:
                 made = train(
                     METHODS[name], n_bytes, X, X, queries=sample, n_jobs=args.jobs, random_state=args.seed,
@@ -74,26 +80,59 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 continue
             results.append({**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)})
             results[-1]["command"] = _command(made.method, n_bytes, args)
+            found = _found(args, X, Q, results, failed)
+            _tell(args, results[-1])
+            # Written each time, so that a run that is interrupted leaves what it has found.
+            _report(args, found)
     if not results:
         raise ValueError(f"no method could be trained: {failed[0]['method']}: {failed[0]['error']}")
-    results.sort(key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10"))))
-    best, reason = _recommend(results, args.target)
-    found = {
+    found = _found(args, X, Q, results, failed)
+    _report(args, found)
+    return found
+
+
+def _found(
+    args: argparse.Namespace,
+    X: NDArray[Any],
+    Q: NDArray[Any],
+    results: list[dict[str, Any]],
+    failed: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return what is known when so many methods are measured."""
+    ranked = sorted(
+        results, key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10")))
+    )
+    best, reason = _recommend(ranked, args.target)
+    return {
         "vectors": len(X),
         "dimension": X.shape[1],
         "queries": len(Q),
         "held_out": args.queries is None,
         "sampled": len(X) + (len(Q) if args.queries is None else 0) < len(load(args.vectors)),
         "bytes_before": X.shape[1] * X.itemsize,
-        "results": results,
+        "planned": len(args.bytes) * len(args.methods or METHODS),
+        "results": ranked,
         "failed": failed,
         "recommended": {**{key: best[key] for key in ("method", "bytes", "command", "code")}, "reason": reason},
         "output": args.output,
     }
-    if args.output is not None:
-        with written(args.output):
-            Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
-    return found
+
+
+def _tell(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Say what a method found as soon as it is known; with --json the document says it."""
+    if isinstance(args.progress, Bar) and not args.json:
+        recall, took = result["recall"][_RANKED_BY], duration(result["fit_seconds"])
+        args.progress.say(f"{result['method']} in {result['bytes']} bytes: 10@100 {recall:.3f}, trained in {took}")
+
+
+def _report(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write the page, replacing an earlier one at once."""
+    if args.output is None:
+        return
+    beside = Path(f"{args.output}.part")
+    with written(args.output):
+        beside.write_text(page(found, Path(args.vectors).name), encoding="utf-8")
+        beside.replace(args.output)
 
 
 def show(result: dict[str, Any]) -> None:
