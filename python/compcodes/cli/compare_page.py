@@ -39,8 +39,8 @@ _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
     "vector_error": ("x error", False),
     "inner_product_error": ("score error", False),
     "fit_seconds": ("train", False),
-    "encode_seconds_each": ("encode, a vector", False),
-    "search_seconds_each": ("search, a query", False),
+    "encode_seconds_each": ("encode, per vector", False),
+    "search_seconds_each": ("search, per query", False),
 }
 
 
