@@ -10,7 +10,7 @@ RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 DEPS := $(VENV)/.deps
 BUILT := $(VENV)/.built
 
-.PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel paper bench bench-tiny clean cargo
+.PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel package paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -66,6 +66,7 @@ lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	$(BIN)/mypy --package experiments
 	$(BIN)/mypy tests/typed.py
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	MYPYPATH=python $(BIN)/stubtest compcodes._core
 
 format: $(DEPS) ## Let rustfmt and ruff have their way
@@ -88,6 +89,22 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
 	cd $(VENV)-wheel && bin/compcodes --version && bin/python -I ../tests/smoke.py
 	rm -rf $(VENV)-wheel
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+PACKED := $(CURDIR)/target/package/compcodes-$(VERSION)
+
+package: $(DEPS) cargo ## Pack crate and sdist; build examples/rust against the packed crate, and the wheel offline from the sdist
+	cargo package --quiet --package compcodes --no-verify --allow-dirty
+	rm -rf $(PACKED)
+	tar -xzf $(PACKED).crate -C target/package
+	cp Cargo.lock examples/rust/Cargo.lock
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
+		cargo run --quiet --config 'patch.crates-io.compcodes.path="$(PACKED)"'
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
+		cargo test --quiet --doc --config 'patch.crates-io.compcodes.path="$(PACKED)"'
+	rm -rf dist
+	CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=$(CURDIR)/target $(BIN)/maturin build --release --quiet --locked --sdist --out dist
+	$(BIN)/twine check --strict dist/*
 
 paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
 	$(BIN)/python -m experiments all --out docs/results --page docs/paper.md

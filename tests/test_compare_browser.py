@@ -43,6 +43,7 @@ def report(tmp_path_factory):
         "held_out": True,
         "sampled": False,
         "bytes_before": 1536,
+        "effort": "low",
         "planned": 14,
         "results": results,
         "failed": [],

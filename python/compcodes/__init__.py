@@ -10,7 +10,7 @@
 from compcodes import _interrupt  # isort: skip  # first: the rest takes a while
 from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
-from compcodes.index import Index, MetricWarning
+from compcodes.index import Above, Index, MetricWarning
 from compcodes.quantizers import (
     CartesianKMeans,
     CompositionalCodes,
@@ -28,6 +28,7 @@ from compcodes.training.trainer import normal_equations
 del _interrupt
 
 __all__ = [
+    "Above",
     "Beam",
     "CartesianKMeans",
     "CompositionalCodes",

@@ -64,6 +64,7 @@ def page(found: dict[str, Any], name: str) -> str:
         '<p class="muted">10@100 is the share of the true best 10 that are among the first 100 found, and also what is '
         "right after these 100 are re-ranked with exact inner products. x error: mean ‖x − x̄‖²; score error: mean "
         "|⟨q, x⟩ − ⟨q, x̄⟩| of a query's 100 best. The best figure of each size is coloured.</p>",
+        *_told_effort(found),
         *(f'<p class="muted">Not compared: {_failure(entry)}</p>' for entry in found["failed"]),
         "<h2>How many of the true best 10 are found</h2>",
         _chart(_curves(found, sizes), "Recall of the true best 10 against position"),
@@ -89,6 +90,12 @@ def _unfinished(found: dict[str, Any]) -> list[str]:
         return []
     told = f"Unfinished: {done} of {planned} are measured. The ranking and the advice are of these."
     return [f'<div class="card unfinished"><p>{told}</p></div>']
+
+
+def _told_effort(found: dict[str, Any]) -> list[str]:
+    if found["effort"] != "low":
+        return []
+    return ['<p class="muted">compcodes was trained with --effort low; its default takes longer and finds more.</p>']
 
 
 def _methods(found: dict[str, Any]) -> dict[str, str]:

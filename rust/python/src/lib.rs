@@ -5,6 +5,7 @@ mod encoders;
 mod errors;
 mod index;
 mod model;
+mod names;
 mod run;
 mod shared;
 mod steps;
