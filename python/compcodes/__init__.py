@@ -23,6 +23,7 @@ from compcodes.quantizers import (
 )
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
+from compcodes.together import Together, search_together
 from compcodes.training.trainer import normal_equations
 
 del _interrupt
@@ -44,9 +45,11 @@ __all__ = [
     "RandomHyperplaneHash",
     "Reconstruction",
     "ResidualQuantizer",
+    "Together",
     "__version__",
     "data",
     "evaluate",
     "normal_equations",
     "quantizers",
+    "search_together",
 ]

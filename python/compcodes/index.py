@@ -584,6 +584,11 @@ class Index(Generic[Name]):
         return self._keys
 
     @property
+    def dimension(self) -> int:
+        """d, of the vectors that it takes."""
+        return int(self._shape[2])
+
+    @property
     def quantizer(self) -> Quantizer:
         """A copy of the model: a change of it, such as another `fit`, does not change the index."""
         return copy.copy(self._quantizer)

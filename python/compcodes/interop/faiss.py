@@ -56,12 +56,39 @@ def take(index: Any) -> Taken:
         additive = index.rq if isinstance(index, faiss.IndexResidualQuantizer) else index.lsq
         codebooks, bits = _additive(additive)
     else:
-        raise TypeError(
-            f"index is {type(index).__name__}: want IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, "
-            "with a rotation or ids around it or not"
-        )
+        raise TypeError(f"index is {type(index).__name__}: {_advice(index)}")
     packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
     return Taken(codebooks, _unpack(packed, bits), None, metrics[index.metric_type])
+
+
+_WANT = (
+    "want IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, with a rotation or ids around it or not "
+    "(see docs/from-faiss.md)"
+)
+
+
+def _advice(index: Any) -> str:
+    """Say what to do with an index whose codes are no sums of codewords."""
+    import faiss
+
+    anew = "train a model on them, cc.CompositionalCodes().fit(X), and make a new index, cc.Index(q).add(X)"
+    if isinstance(index, faiss.IndexFlat):
+        return f"it holds whole vectors, X = index.reconstruct_n(): {anew}"
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
+        inner = type(faiss.downcast_index(index.storage)).__name__
+        return f"a graph over an {inner}: pass what it holds, faiss.downcast_index(index.storage)"
+    if isinstance(index, (faiss.IndexRefine, faiss.IndexRefineFlat)):
+        return "pass what it refines, faiss.downcast_index(index.base_index), and the vectors as rerank= of search"
+    if isinstance(index, faiss.IndexIVF):
+        return (
+            "it holds lists: make its vectors whole, index.make_direct_map() and X = index.reconstruct_n() (exact for "
+            f"IndexIVFFlat, approximations for others; the original vectors are better), {anew}"
+        )
+    if isinstance(index, faiss.IndexScalarQuantizer):
+        return f"scalar quantization has no codewords; X = index.reconstruct_n() are its vectors: {anew}"
+    if isinstance(index, faiss.IndexFastScan):
+        return f"its codes are packed for one kernel: make an IndexPQ of the same size, or {anew}"
+    return _WANT
 
 
 def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
+use crate::scan::topk::Key;
 use crate::scan::{self, Adjust, Each, Hits, Levels, Measure, Probes, Segment};
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
@@ -48,6 +49,11 @@ struct Scan<'a> {
     tables: &'a Tables,
     isa: Isa,
     monitor: &'a dyn Monitor,
+}
+
+/// A query whose inner products f32 cannot hold.
+fn beyond(row: usize) -> Error {
+    invalid!("Q row {row} is too large: its inner products are beyond float32; scale queries or vectors down")
 }
 
 fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
@@ -126,14 +132,14 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
-        if self.settings.metric == Metric::Euclidean {
-            let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
-            let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-            let row =
-                rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
-            row.map_or(Ok(()), |row| Err(measure::beyond(row)))?;
+        let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
+        let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
+        let row = rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+        match row {
+            Some(row) if self.settings.metric == Metric::Euclidean => Err(measure::beyond(row)),
+            Some(row) => Err(beyond(row)),
+            None => Ok(hits),
         }
-        Ok(hits)
     }
 
     /// All vectors that score at least `floor`, a number for each query; finite ones.
@@ -174,6 +180,10 @@ impl Index {
                     "score lets through more than {} results: want a higher one",
                     scan::topk::MOST
                 ));
+            }
+            let is_beyond = |found: &Vec<Key>| found.iter().any(|key| !key.score().is_finite());
+            if let Some(row) = found.iter().position(is_beyond) {
+                return Err(beyond(first + row));
             }
             for found in found {
                 above.ids.extend(found.iter().map(|key| self.ids.at(key.position() as usize)));
@@ -240,8 +250,22 @@ impl Index {
                 each(first, Scan { segments, of, tables, isa, monitor: &within })?;
             } else {
                 let tables = &self.frame.tables.tables(queries, isa)?;
+                self.check_products(queries, tables, first)?;
                 let segments = self.segments(bits, scored, None);
                 each(first, Scan { segments, of, tables, isa, monitor: &within })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses queries whose products with codewords are beyond f32: an infinity less another is no score.
+    fn check_products(&self, queries: ArrayView2<'_, f32>, tables: &Tables, first: usize) -> Result<()> {
+        let most = f64::from(f32::MAX) / 4.0;
+        for (row, query) in queries.outer_iter().enumerate() {
+            let norm = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>().sqrt();
+            let is_small = norm * self.frame.size <= most;
+            if !is_small && !tables.query(row).iter().flatten().all(|entry| entry.is_finite()) {
+                return Err(beyond(first + row));
             }
         }
         Ok(())
