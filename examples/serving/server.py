@@ -23,6 +23,7 @@ import numpy as np
 import compcodes as cc
 
 LARGEST = 16 * 1024 * 1024  # bytes of a request
+MOST = 1000  # results per query
 
 
 class Mapped:
@@ -66,6 +67,8 @@ class Handler(BaseHTTPRequestHandler):
             index = self.current()
             k = int(parse_qs(url.query).get("k", ["10"])[0])
             queries = np.frombuffer(body, np.float32).reshape(-1, index.quantizer.codebooks_.shape[2])
+            if k > MOST:
+                raise ValueError(f"k is {k}: want at most {MOST}")
             scores, ids = index.search(queries, k)
         except ValueError as error:  # another number of dimensions, NaN, a k that is none: the message says which
             return self._answer(400, {"error": str(error)})

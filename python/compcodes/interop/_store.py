@@ -71,6 +71,9 @@ class Store:
                 raise ArgumentTypeError("ids", f"hold {id!r}: want strings")
         if not len(X):
             return
+        if not np.isfinite(X).all():
+            row = int(np.argmin(np.isfinite(X).reshape(len(X), -1).all(axis=1)))
+            raise ArgumentValueError("vectors", f"row {row} holds NaN or an infinity")
         with self._lock:
             if self.index is None:
                 fit = getattr(self._quantizer, "fit", None)
@@ -88,9 +91,12 @@ class Store:
             for number, i in zip(new.tolist(), np.flatnonzero(is_new).tolist(), strict=True):
                 self._by_number[number] = (ids[i], records[i])
             try:
-                if len(old):
-                    self.index.update(X[~is_new], old)
                 self.index.add(X[is_new], new)
+                try:
+                    self.index.update(X[~is_new], old)
+                except BaseException:
+                    self.index.remove(new)
+                    raise
             except BaseException:
                 for number in new.tolist():
                     del self._by_number[number]
