@@ -23,6 +23,7 @@ from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
 from compcodes.plot import thinned
+from compcodes.progress import Bar
 from compcodes.training.effort import EFFORTS
 
 NAME = "compare"
@@ -66,8 +67,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     X, Q, sample = _data(args)
     k = min(1000, len(X))
     jobs = [(name, n_bytes) for n_bytes in args.bytes for name in args.methods or METHODS]
-    if args.progress:
-        args.progress.expect(_stages(jobs, len(X), args))
+    bars = args.progress if isinstance(args.progress, Bar) else None
+    if bars:
+        bars.expect(_stages(jobs, len(X), args))
     results: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     interrupted = False
@@ -87,9 +89,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             result = {**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)}
             result["command"] = _command(made.method, n_bytes, args)
             results.append(result)
-            if args.progress and not args.json:
+            if bars and not args.json:
                 shown = ", ".join(f"{measure} {recall:.3f}" for measure, recall in result["recall"].items())
-                args.progress.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
+                bars.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
             # Written each time, so that a run that is killed leaves what it has found.
             _report(args, _found(args, X, Q, results, failed))
     except KeyboardInterrupt:
