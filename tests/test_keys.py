@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 import uuid
 
 import numpy as np
@@ -166,3 +167,60 @@ def test_damaged_keys_are_refused(index, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="checksum of keys"):
         cc.Index.load(path)
+
+
+@pytest.mark.parametrize("kind", [{}, {"metric": "cosine"}, {"metric": "l2"}])
+def test_searches_see_all_of_an_update_or_nothing(quantizer, X, Q, kind):
+    keys = [f"n{i}" for i in range(len(X))]
+    index = cc.Index(quantizer, n_jobs=2, keys=True, **kind).add(X, keys)
+    other = np.ascontiguousarray(X[::-1])
+    both = []
+    for rows in (other, X):
+        index.update(rows, keys)
+        both.append([array.tolist() for array in index.search(Q, 5)])
+    assert both[0] != both[1]
+    done, wrong = threading.Event(), []
+
+    def look():
+        while not done.is_set():
+            found = [array.tolist() for array in index.search(Q, 5)]
+            if found not in both:
+                wrong.append(found)
+            if not all(key in index for key in keys[:3]):
+                wrong.append("a key is gone")
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(8):
+        index.update(other, keys).update(X, keys)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_keys_go_with_their_vectors_while_others_are_added_and_removed(quantizer, X, Q):
+    codes = quantizer.encode(X)
+    index = cc.Index(quantizer, keys=True, n_jobs=1).add_codes(codes, [("a", i) for i in range(len(X))])
+    order, done, wrong = quantizer.decode(codes), threading.Event(), []
+
+    def look():
+        while not done.is_set():
+            scores, keys = index.search(Q, 9)
+            for query, found, row in zip(Q, keys, scores, strict=True):
+                rows = np.array([key[1] for key in found])
+                if not np.allclose(order[rows] @ query, row, rtol=1e-3, atol=1e-3):
+                    wrong.append(found)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    rng = np.random.default_rng(0)
+    for step in range(20):
+        rows = rng.choice(len(X), 300, replace=False)
+        name = "ab"[step % 2], "ba"[step % 2]
+        index.remove([(name[0], int(i)) for i in rows if (name[0], int(i)) in index])
+        index.add_codes(codes[rows], [(f"{step}", int(i)) for i in rows])
+    done.set()
+    thread.join()
+    assert wrong == []

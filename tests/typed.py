@@ -1,4 +1,4 @@
-"""What a type checker must see: run by `make lint` with mypy and pyright, where an unused `type: ignore` is an error."""
+"""What type checkers must see: `make lint` runs mypy and pyright, where an unused `type: ignore` is an error."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -21,9 +21,9 @@ from compcodes.quantizers import (
     RandomHyperplaneHash,
     ResidualQuantizer,
 )
+from compcodes.together import Together, search_together
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
-from compcodes.together import Together, search_together
 from compcodes.training.trainer import normal_equations
 
 del _interrupt

@@ -1,4 +1,4 @@
-"""One search over several indexes, whose models may differ: the candidates of each, compared by the vectors themselves."""
+"""One search over several indexes, whose models may differ: candidates of each, compared by the vectors themselves."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def search_together(
     n_candidates : int, optional
         How many each index names for a query; 10 · k by default.
     **options
-        For each index, a sequence of ``rerank_ids``, ``filter`` or ``exclude``, as `Index.search` takes them; None in it
-        for none.
+        For each index, a sequence of ``rerank_ids``, ``filter`` or ``exclude``, as `Index.search` takes them; None in
+        it for none.
 
     Returns
     -------
     scores : (nq, k) float32
         Exact scores, best first; −inf where there are fewer than k vectors.
     indexes : (nq, k) int64
-        Which index holds the vector; −1 where there are fewer than k vectors. Of equal scores the earlier index comes
-        first.
+        Which index holds the vector; −1 where there are fewer than k vectors. Of equal scores the earlier index
+        comes first.
     ids : (nq, k) int64
         Its id there, −1 where there are fewer than k vectors; objects where an index has keys, and None for none.
 

@@ -245,7 +245,7 @@ def _effort(method: Method, args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that decide how long a method trains."""
     if args.iterations is not None:
         return {"max_iter": args.iterations, "anneal": args.iterations}
-    own = method.cls == "CompositionalCodes" and not method.parameters  # the paper's procedure has no such choice
+    own = method.cls == "CompositionalCodes" and "encoder" not in method.parameters  # the paper's has no such choice
     return {"effort": args.effort} if own and args.effort != "default" else {}
 
 

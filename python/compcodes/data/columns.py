@@ -87,7 +87,8 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
         found = file[dataset]
         offset = found.id.get_offset()
-        if offset is not None and found.size:
+        is_plain = found.dtype.kind in "fiub"  # others are addresses of what lies elsewhere
+        if offset is not None and found.size and is_plain:
             return np.memmap(path, found.dtype, mode="r", offset=offset, shape=found.shape)
         return np.asarray(found)
 

@@ -75,7 +75,8 @@ def _advice(index: Any) -> str:
     if isinstance(index, faiss.IndexFlat):
         return f"it holds whole vectors, X = index.reconstruct_n(): {anew}"
     if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
-        inner = type(faiss.downcast_index(index.storage)).__name__
+        storage: Any = getattr(index, "storage")  # noqa: B009  # which stubs of faiss do not know
+        inner = type(faiss.downcast_index(storage)).__name__
         return f"a graph over an {inner}: pass what it holds, faiss.downcast_index(index.storage)"
     if isinstance(index, (faiss.IndexRefine, faiss.IndexRefineFlat)):
         return "pass what it refines, faiss.downcast_index(index.base_index), and the vectors as rerank= of search"

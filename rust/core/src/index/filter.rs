@@ -119,6 +119,17 @@ impl Index {
         if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&ids.len()) {
             return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", ids.len()));
         }
+        let n_words = self.len().div_ceil(BLOCK);
+        if ids.len() / 4 > n_words * (starts.len() - 1) {
+            // Marks take less memory than long lists, and need not be sorted.
+            let mut words = vec![0; n_words * (starts.len() - 1)];
+            for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
+                let here = found[ends[0]..ends[1]].iter().flatten();
+                here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
+            }
+            let only = Some(Sets::Marked { words, n_words });
+            return Ok(Allowed { only, ..Allowed::default() });
+        }
         let (mut kept, mut positions) = (vec![0], Vec::with_capacity(ids.len()));
         for ends in starts.windows(2) {
             let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 /// Ids that are looked at between two reports.
 const CHUNK: usize = 1 << 16;
+/// Ids above which a table of their positions pays.
+const TABLE: usize = 1 << 12;
 
 /// How the order of the vectors came about: whether they are still in the order in which a file may hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,6 +319,19 @@ impl Ids {
             })
             .collect();
         let mut hits = hits?.concat();
+        // Of many ids in a range that is not much wider, a table tells the positions at once.
+        let (least, most) =
+            hits.iter().fold((i64::MAX, 0), |(least, most), &(id, _)| (least.min(id), most.max(id)));
+        let width = most.abs_diff(least) as usize + 1;
+        if ids.len() > TABLE && !hits.is_empty() && width / 4 <= all.len() {
+            let mut table = vec![usize::MAX; width];
+            hits.iter().for_each(|&(id, position)| table[(id - least) as usize] = position);
+            let position = |&id: &i64| {
+                let at = usize::try_from(id.checked_sub(least)?).ok()?;
+                table.get(at).copied().filter(|&position| position != usize::MAX)
+            };
+            return Ok(ids.par_iter().map(position).collect());
+        }
         hits.par_sort_unstable();
         let position = |id: &i64| Some(hits[hits.binary_search_by_key(id, |&(known, _)| known).ok()?].1);
         Ok(ids.par_iter().map(position).collect())

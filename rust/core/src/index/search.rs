@@ -134,7 +134,8 @@ impl Index {
         let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
         let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
         let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-        let row = rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+        let row =
+            rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
         match row {
             Some(row) if self.settings.metric == Metric::Euclidean => Err(measure::beyond(row)),
             Some(row) => Err(beyond(row)),

@@ -122,6 +122,16 @@ impl Own<'_> {
         }
     }
 
+    /// What of it lies in a range of positions. `skipped` says how much lay below the last range, since most often the
+    /// next one is above.
+    pub(super) fn within(self, range: &Range<u64>, skipped: &mut [usize; 2]) -> Self {
+        let [only, except] = skipped;
+        Self {
+            only: self.only.map(|set| set.within(range, only)),
+            except: self.except.map(|set| set.within(range, except)),
+        }
+    }
+
     /// The first block of `blocks`, the first of which begins at `first`, where it may find something.
     pub(super) fn first_block(&self, first: u64, blocks: Range<usize>) -> usize {
         let at = |block: usize| first + ((block - blocks.start) * BLOCK) as u64;
@@ -138,8 +148,8 @@ impl Own<'_> {
         }
     }
 
-    /// How many of the positions in a range it may find, among those that `allowed` marks: a word for 64 of them.
-    pub(super) fn count(&self, first: u64, len: usize, allowed: Option<&[u64]>) -> usize {
+    /// How many it may find of `n` positions that `allowed` marks, a word for 64 of the `len` from `first` on.
+    pub(super) fn count(&self, first: u64, len: usize, (allowed, n): (Option<&[u64]>, usize)) -> usize {
         let marked = |at: usize| allowed.is_none_or(|words| words[at / BLOCK] >> (at % BLOCK) & 1 == 1);
         let range = first..first + len as u64;
         let listed = |positions: &[u64], counts: &dyn Fn(u64) -> bool| {
@@ -151,14 +161,10 @@ impl Own<'_> {
             distinct.filter(|&&position| counts(position) && marked((position - first) as usize)).count()
         };
         match (self.only, self.except) {
+            (None, None) => n,
+            (None, Some(Set::Listed(positions))) => n - listed(positions, &|_| true),
             (Some(Set::Listed(positions)), except) => {
-                let kept = |at: u64| except.is_none_or(|except| except.word(at) & 1 == 0);
-                listed(positions, &kept)
-            }
-            (None, Some(Set::Listed(positions))) => {
-                let all = (0..len.div_ceil(BLOCK))
-                    .map(|block| filled(len, block) & allowed.map_or(u64::MAX, |words| words[block]));
-                all.map(|word| word.count_ones() as usize).sum::<usize>() - listed(positions, &|_| true)
+                listed(positions, &|at| except.is_none_or(|except| except.word(at) & 1 == 0))
             }
             _ => {
                 let word = |block: usize| {
@@ -179,7 +185,22 @@ fn filled(len: usize, block: usize) -> u64 {
     }
 }
 
-impl Set<'_> {
+impl<'a> Set<'a> {
+    fn within(self, range: &Range<u64>, skipped: &mut usize) -> Self {
+        let Set::Listed(positions) = self else { return self };
+        let is_above = skipped.checked_sub(1).is_none_or(|last| positions[last] < range.start);
+        let mut from = if is_above { *skipped } else { 0 };
+        // A few steps are the rule; after a jump they are searched.
+        let near = positions[from..].iter().take(8).take_while(|&&position| position < range.start).count();
+        from += match near {
+            8 => positions[from..].partition_point(|&position| position < range.start),
+            near => near,
+        };
+        *skipped = from;
+        let n = positions[from..].iter().take_while(|&&position| position < range.end).count();
+        Set::Listed(&positions[from..from + n])
+    }
+
     /// Which of 64 positions from `first` on are in it.
     fn word(self, first: u64) -> u64 {
         match self {
@@ -230,11 +251,17 @@ mod tests {
                 let own = Each { only: one.as_ref(), except: other.as_ref(), first: 0 }.of(0);
                 let word = (0..64).fold(0, |word, bit| word | u64::from(is(first + bit)) << bit);
                 prop_assert_eq!(own.word(first), word);
+                let mut skipped = [0; 2];
+                for first in (first % 64..first).step_by(64).chain([first, first, 0, first + 640, first]) {
+                    let part = own.within(&(first..first + 128), &mut skipped);
+                    prop_assert_eq!((part.word(first), part.word(first + 64)), (own.word(first), own.word(first + 64)));
+                }
                 for allowed in [None, Some(&allowed[..])] {
                     let want = (0..len).filter(|&at| {
                         is(first + at as u64) && allowed.is_none_or(|words| words[at / 64] >> (at % 64) & 1 == 1)
                     });
-                    prop_assert_eq!(own.count(first, len, allowed), want.count());
+                    let n = (0..len).filter(|&at| allowed.is_none_or(|words| words[at / 64] >> (at % 64) & 1 == 1));
+                    prop_assert_eq!(own.count(first, len, (allowed, n.count())), want.count());
                 }
                 let blocks = 3..9;
                 let named = |block: usize| only.as_ref().is_none_or(|only| {

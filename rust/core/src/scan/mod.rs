@@ -175,11 +175,12 @@ impl<'a> Plan<'a> {
             _ if !each.is_all() => {
                 let of = |query| {
                     let own = each.of(query);
-                    let probed =
-                        segments.iter().enumerate().filter(|(at, _)| probes.base(query, *at).is_some());
-                    probed
-                        .map(|(_, segment)| own.count(segment.first, segment.codes.len(), segment.allowed))
-                        .sum()
+                    let probed = (0..segments.len()).filter(|&at| probes.base(query, at).is_some());
+                    let count = |at: usize| {
+                        let segment: &Segment<'_> = &segments[at];
+                        own.count(segment.first, segment.codes.len(), (segment.allowed, allowed[at]))
+                    };
+                    probed.map(count).sum()
                 };
                 (0..tables.n_queries()).into_par_iter().map(of).collect()
             }

@@ -31,6 +31,8 @@ pub(super) struct Scanner<'a> {
     best: Best<'a>,
     /// Which vectors it may find, if not all that the segments allow.
     own: Option<Own<'a>>,
+    /// What of that is in the blocks that it is at, and how much is below them.
+    here: (Own<'a>, [usize; 2]),
     /// Blocks seen.
     seen: usize,
 }
@@ -69,6 +71,7 @@ impl<'a> Scanner<'a> {
             bounds: Bounds::new(tables, query, segment.codes.n_columns()),
             best,
             own: (!plan.each.is_all()).then(|| plan.each.of(query)),
+            here: Default::default(),
             seen: 0,
         }
     }
@@ -145,6 +148,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn call(&mut self, blocks: Range<usize>) {
+        if let Some(own) = self.own {
+            let positions = self.position(blocks.start)..self.position(blocks.end);
+            self.here.0 = own.within(&positions, &mut self.here.1);
+        }
         let segment = &self.segments[self.at];
         let lines = segment.codes.lines(blocks.clone());
         let mut named = [0; CALL];
@@ -235,8 +242,8 @@ impl<'a> Scanner<'a> {
             _ => u64::MAX,
         };
         let allowed = segment.allowed.map_or(filled, |allowed| allowed[block] & filled);
-        match &self.own {
-            Some(own) if allowed != 0 => allowed & own.word(self.position(block)),
+        match self.own {
+            Some(_) if allowed != 0 => allowed & self.here.0.word(self.position(block)),
             _ => allowed,
         }
     }
