@@ -205,8 +205,7 @@ def test_without_matplotlib_the_report_has_its_tables(work, monkeypatch):
 def test_people_see_a_ranked_table(work, monkeypatch):
     short(monkeypatch)
     code, out, err = work("compare", work.path("x.npy"), "--bytes", "2", "--methods", "PQ", *QUICK)
-    assert code == 0
-    assert re.fullmatch(r"PQ in 2 bytes: 1@1 [01]\.\d{3}, .* trained in .*\n", err)  # as soon as it is known
+    assert (code, err) == (0, "")
     assert out.splitlines()[0] == "180 vectors of 24 bytes, 20 of them kept out as queries"
     assert out.splitlines()[2].split()[:4] == ["method", "bytes", "1@1", "10@10"]
     assert "recommended: PQ in 2 bytes" in out

@@ -65,6 +65,7 @@ class Bar:
         self._stage: str | None = None
         self._started = self._told = 0.0
         self._job: dict[str, tuple[float, float]] = {}
+        self._began = time.monotonic()
 
     def expect(self, stages: Mapping[str, float]) -> None:
         """Say which stages the job has, in their order, and how long each takes beside the others."""
@@ -125,7 +126,9 @@ class Bar:
         self._stream.flush()
 
     def say(self, line: str) -> None:
-        """Write a line between those of progress."""
+        """Write a line between those of progress; to a log only of a job that lasts."""
+        if self._tqdm is None and time.monotonic() - self._began < _LINE_EVERY:
+            return
         if self._bar is not None:
             self._bar.clear()
         self._stream.write(f"{line}\n")

@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     X, Q, sample = _data(args)
     k = min(1000, len(X))
     jobs = [(name, n_bytes) for n_bytes in args.bytes for name in args.methods or METHODS]
-    bars = args.progress if isinstance(args.progress, Bar) else None
-    if bars:
-        bars.expect(_stages(jobs, len(X), args))
+    bar_of_all = args.progress if isinstance(args.progress, Bar) else None
+    if bar_of_all:
+        bar_of_all.expect(_stages(jobs, len(X), args))
     results: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     interrupted = False
@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             result = {**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)}
             result["command"] = _command(made.method, n_bytes, args)
             results.append(result)
-            if bars and not args.json:
+            if bar_of_all:
                 shown = ", ".join(f"{measure} {recall:.3f}" for measure, recall in result["recall"].items())
-                bars.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
+                bar_of_all.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
             # Written each time, so that a run that is killed leaves what it has found.
             _report(args, _found(args, X, Q, results, failed))
     except KeyboardInterrupt:

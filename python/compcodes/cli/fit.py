@@ -23,6 +23,7 @@ from compcodes.cli.common import (
 from compcodes.cli.parameters import add_column, add_parameter, whole
 from compcodes.data import load, load_queries
 from compcodes.data.files import with_column
+from compcodes.progress import Bar
 
 NAME = "fit"
 
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     queries = None if args.queries is None else load_queries(args.queries)
     with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
         quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
-        if args.progress:
+        if isinstance(args.progress, Bar):
             args.progress.expect(quantizer._stages(len(X)))
         quantizer.fit(X, queries=queries, progress=args.progress)
     with written(args.output):
