@@ -122,6 +122,9 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/serving.py
+	$(BIN)/python benches/nibbles.py
+	$(BIN)/python benches/kinds.py
+	$(BIN)/python benches/upper.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -137,6 +140,9 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
 	$(BIN)/python benches/serving.py --tiny
+	$(BIN)/python benches/nibbles.py --tiny
+	$(BIN)/python benches/kinds.py --tiny
+	$(BIN)/python benches/upper.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

@@ -248,7 +248,7 @@ def test_progress_names_method_and_size(work, monkeypatch):
         (["x.npy", "--bytes", "8,x"], 2, "argument --bytes: 'x' is not an integer"),
         (["x.npy", "--bytes", "65"], 2, "argument --bytes: 65 is not from 1 to 64"),
         (["x.npy", "--bytes", ""], 2, "argument --bytes: '' is not an integer"),
-        (["x.npy", "--methods", "PQ,XY"], 2, "argument --methods: 'xy' is none of compcodes, CC, "),
+        (["x.npy", "--methods", "PQ,XY"], 2, "argument --methods: 'xy' is none of compcodes, compcodes-x4, CC, "),
         (["x.npy", "--target", "2"], 2, "argument --target: 2 is not from 0 to 1"),
         (["x.npy", "--target", "much"], 2, "argument --target: 'much' is not a number"),
         (["x.npy", "--output", "r.pdf"], 1, "r.pdf: the file is written as .html"),

@@ -32,6 +32,7 @@ LOGS = True  # it takes long: lines of progress also where standard error is no 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))
 _QUERIES = 1000  # at most, to measure with
 _RANKED_BY = "10@100"
+_OPTIONS = {"n_codewords": "codewords"}  # of `compcodes fit`, where they are not called as the parameter is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -296,7 +297,7 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     """Return the commands that build the index, where the command can train the method."""
     if method.cls != "CompositionalCodes":
         return None
-    options = [f"--{name} {value}" for name, value in method.parameters.items()]
+    options = [f"--{_OPTIONS.get(name, name)} {value}" for name, value in method.parameters.items()]
     if args.queries is not None:
         options.append(f"--queries {shlex.quote(args.queries)}")
     if args.seed:
@@ -306,7 +307,7 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     elif "effort" in _effort(method, args):
         options.append(f"--effort {args.effort}")
     vectors = shlex.quote(args.vectors)
-    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {n_bytes}", *options])
+    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {method.arguments(n_bytes)[method.size]}", *options])
     return f"{fit}\ncompcodes build model.cc {vectors} -o index.cc"
 
 
