@@ -80,6 +80,19 @@ def test_what_is_not_a_sum_of_codewords_is_refused(data):
     X, _ = data
     with pytest.raises(TypeError, match="IndexFlat"):
         cc.Index.from_faiss(faiss.IndexFlatIP(D))
+    for factory, advice in [
+        ("Flat", r"IndexFlat.*reconstruct_n\(\)"),
+        ("IVF4,Flat", "IndexIVFFlat.*make_direct_map"),
+        ("IVF4,PQ4x4", "IndexIVFPQ.*the original vectors are better"),
+        ("HNSW8,Flat", r"IndexHNSWFlat.*over an IndexFlat.*downcast_index\(index.storage\)"),
+        ("SQ8", "IndexScalarQuantizer.*reconstruct_n"),
+        ("PQ4x4,RFlat", "IndexRefine.*base_index"),
+        ("LSH", "IndexLSH: want IndexPQ"),
+    ]:
+        other = faiss.index_factory(D, factory)
+        other.train(X)
+        with pytest.raises(TypeError, match=advice):
+            cc.Index.from_faiss(other)
     with pytest.raises(TypeError, match="want a faiss index"):
         cc.Index.from_faiss(X)
     with pytest.raises(ValueError, match="not trained"):

@@ -7,7 +7,9 @@
 use compcodes::codes::packed::{Layout, PackedCodes};
 use compcodes::isa::Isa;
 use compcodes::scan::tables::Tables;
-use compcodes::scan::{Adjust, Edges, Hits, Levels, Measure, Probe, Probes, Segment, search};
+use compcodes::scan::{
+    Adjust, Each, Edges, Hits, Levels, Measure, Probe, Probes, Segment, Sets, search, search_each,
+};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate};
 use std::cmp::Ordering;
 
@@ -225,6 +227,39 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         })
         .collect();
     let probes_all = n_segments == 1;
+    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] * 64) as u64;
+    // Sets of each query, or none.
+    let sets = |r: &mut Random| {
+        let every = r.of(&[0, 0, 2, 40, 1000]);
+        let chosen: Vec<Vec<u64>> = (0..nq)
+            .map(|_| (0..n).filter(|_| every > 0 && r.below(every) == 0).map(place).collect())
+            .collect();
+        let words = |set: &Vec<u64>| {
+            let mut words = vec![0; n_blocks];
+            set.iter().for_each(|&at| words[at as usize / 64] |= 1u64 << (at % 64));
+            words
+        };
+        (every > 0).then(|| match n_segments == 1 && r.below(2) == 0 {
+            true => Sets::Marked { words: chosen.iter().flat_map(words).collect(), n_words: n_blocks },
+            false => {
+                let starts = (0..=nq).map(|i| chosen[..i].iter().map(Vec::len).sum()).collect();
+                Sets::listed(starts, chosen.concat()).unwrap()
+            }
+        })
+    };
+    let (only, except) = (sets(r), sets(r));
+    let each = Each { only: only.as_ref(), except: except.as_ref(), first: 0 };
+    let has = |sets: &Option<Sets>, query: usize, n: usize| {
+        sets.as_ref().map(|sets| match sets {
+            Sets::Listed { starts, positions } => {
+                positions[starts[query]..starts[query + 1]].binary_search(&place(n)).is_ok()
+            }
+            Sets::Marked { words, n_words } => words[query * n_words + n / 64] >> (n % 64) & 1 == 1,
+        })
+    };
+    let own = |query: usize, n: usize| {
+        has(&only, query, n).unwrap_or(true) && !has(&except, query, n).unwrap_or(false)
+    };
     let base = |query: usize, n: usize| {
         let at = segment_of(n);
         if probes_all {
@@ -250,7 +285,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .collect(),
         _ => define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted),
     });
-    let is_allowed = |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some();
+    let is_allowed =
+        |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n);
     let mut want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, k);
     want.positions.mapv_inplace(|n| {
         if n < 0 {
@@ -263,12 +299,9 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let probes = if probes_all { Probes::All } else { Probes::Each(&probes) };
-            let got = pool.install(|| search(&segments, probes, &tables, k, isa, &())).unwrap();
-            assert_equal(
-                &got,
-                &want,
-                &format!("{kind}, {case:?}, {layout:?}, {threads} threads, {}", isa.name()),
-            );
+            let got = pool.install(|| search_each(&segments, (probes, each), &tables, k, isa, &()));
+            let about = format!("{kind}, {case:?}, {layout:?}, {threads} threads, {}", isa.name());
+            assert_equal(&got.unwrap(), &want, &about);
         }
     }
 }

@@ -8,6 +8,7 @@ mod column;
 mod filter;
 mod frame;
 mod ids;
+mod keys;
 mod measure;
 mod search;
 mod side;
@@ -26,11 +27,14 @@ pub use change::Change;
 use change::State;
 pub(crate) use column::Column;
 use column::{Run, former};
+pub use filter::Allowed;
 use frame::Frame;
 use ids::Ids;
 pub(crate) use ids::Order;
+pub(crate) use keys::Keys;
 use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
+pub use search::Above;
 use side::Side;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -105,6 +109,7 @@ pub(crate) struct Parts {
     /// What older files lack.
     pub(crate) next_id: Option<u64>,
     pub(crate) order: Option<Order>,
+    pub(crate) keys: Option<Keys>,
 }
 
 impl Index {
@@ -123,6 +128,19 @@ impl Index {
     /// Settings that do not fit each other.
     pub fn with(model: Model, settings: Settings) -> Result<Self> {
         Self::framed(model, settings, true)
+    }
+
+    /// The same, empty index, whose vectors will have keys: strings that name them, and files keep. Their ids are chosen
+    /// by the index.
+    ///
+    /// # Errors
+    /// It held vectors.
+    pub fn with_keys(self) -> Result<Self> {
+        if self.next_id() > 0 {
+            return Err(invalid!("the index has held vectors without keys: make a new one"));
+        }
+        let ids = self.ids.keyed();
+        Ok(Self { ids, ..self })
     }
 
     fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
@@ -152,7 +170,7 @@ impl Index {
     }
 
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order } = parts;
+        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys } = parts;
         let mut index = Self::framed(model, settings, is_centred)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
@@ -203,7 +221,7 @@ impl Index {
                 checked::intervals(codes.view(), runs, &numbers)?;
             }
         }
-        index.ids = Ids::restored(n, ids, next_id, order)?;
+        index.ids = Ids::restored(n, ids, next_id, order, keys)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
         // Older files have a byte for each code; mapped ones are scanned as they are until they change.
         let packed = match packed {
@@ -311,6 +329,48 @@ impl Index {
     #[must_use]
     pub fn contains(&self, id: i64) -> bool {
         self.ids.contains(id)
+    }
+
+    /// Whether its vectors have keys.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        self.ids.keys().is_some()
+    }
+
+    /// The keys, in the order the vectors were added; none where vectors have no keys.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        let keys = self.ids.keys();
+        (0..keys.map_or(0, Keys::len)).map(move |position| keys.expect("there is one").at(position))
+    }
+
+    /// The key of the vector with an id; `None` if there is no such vector, or it has no key.
+    #[must_use]
+    pub fn key(&self, id: i64) -> Option<&str> {
+        self.ids.key(id)
+    }
+
+    /// The ids of the vectors with these keys, in their order; `None` for a key that the index has not.
+    ///
+    /// # Errors
+    /// Its vectors have no keys.
+    pub fn find_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<i64>>> {
+        self.ids.by_keys(keys)
+    }
+
+    /// The ids of the vectors with these keys, in their order.
+    ///
+    /// # Errors
+    /// The index has no such key, or its vectors have no keys.
+    pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
+        let found = self.find_keys(keys)?;
+        match found.iter().position(Option::is_none) {
+            Some(at) => Err(invalid!("the index has no id {:?}", keys[at].as_ref())),
+            None => Ok(found.into_iter().flatten().collect()),
+        }
+    }
+
+    pub(crate) fn stored_keys(&self) -> Option<&Keys> {
+        self.ids.keys()
     }
 
     pub(crate) fn order(&self) -> Order {

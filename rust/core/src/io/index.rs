@@ -8,7 +8,7 @@ use super::{BYTES, open};
 use crate::codes::packed::{BLOCK, Layout, PackedCodes};
 use crate::codes::store::{Mapped, Store};
 use crate::error::{Error, Result};
-use crate::index::{Column, Index, Parts, Settings};
+use crate::index::{Column, Index, Keys, Parts, Settings};
 use crate::monitor::Monitor;
 use crate::scan::{Edges, Levels};
 use safetensors::tensor::Dtype;
@@ -132,7 +132,15 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     if !index.numbers().is_empty() {
         tensors.push(Tensor::new("biases", &[index.len()], index.numbers()));
     }
+    if let Some(keys) = index.stored_keys() {
+        let ends: Vec<i64> = keys.parts().1.iter().map(|&end| end as i64).collect();
+        tensors.push(Tensor::new("key_ends", &[index.len()], ends));
+    }
     describe(index.model(), &mut entries, &mut tensors);
+    if let Some(keys) = index.stored_keys() {
+        let text = keys.parts().0.as_bytes();
+        tensors.push(Tensor::new("keys", &[text.len()], Numbers::Bytes(text)));
+    }
     Content::new(entries, tensors, monitor)
 }
 
@@ -187,8 +195,23 @@ impl Reader<'_> {
             false => None,
             true => Some(self.named("order")?),
         };
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order };
+        let parts =
+            Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys: self.keys(n)? };
         self.blame(Index::from_parts(model, settings, parts))
+    }
+
+    /// The keys of n vectors, if they have any.
+    fn keys(&self, n: usize) -> Result<Option<Keys>> {
+        let ends = self.of_each("key_ends", n, self.integers("key_ends")?)?;
+        let shape = self.shape("keys", Dtype::U8)?;
+        let (Some(ends), Some(&[size])) = (&ends, shape) else {
+            let is_none = ends.is_none() && shape.is_none();
+            return if is_none { Ok(None) } else { Err(self.error("keys do not fit their ends")) };
+        };
+        let mut text = vec![0; size];
+        self.fill("keys", &mut text)?;
+        let text = String::from_utf8(text).map_err(|_| self.error("keys are not UTF-8"))?;
+        self.blame(Keys::restored(text, ends)).map(Some)
     }
 
     /// The first vector of each run of intervals, and the edges.
