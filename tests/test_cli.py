@@ -27,7 +27,7 @@ def test_fit_passes_its_options_on(work):
         *("--loss", "reconstruction", "--iterations", 2, "--seed", 5),
     )
     sizes = [found[key] for key in ("vectors", "dimension", "codebooks", "codewords", "bytes_per_vector")]
-    assert sizes == [200, 6, 3, 8, 3]
+    assert sizes == [200, 6, 3, 8, 2]
     assert 1 <= found["iterations"] <= 2
     same = CompositionalCodes(
         3, 8, "m-selection", encoder="greedy", loss="reconstruction", init="random", max_iter=2, random_state=5
@@ -103,7 +103,7 @@ def test_info_knows_what_a_file_is(work):
         "bytes": 4800,
     }  # fmt: skip
     found = work.json("info", index)
-    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 3)
+    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 2)
     code, out, _ = work("info", index)
     assert code == 0
     assert "index" in out
@@ -118,7 +118,7 @@ def test_info_tells_ids_from_vectors(work):
 
 def test_info_says_what_of_a_file_is_codebooks(work):
     found = work.json("info", work.index("--scale"))
-    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 4)
+    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 3)
     assert found["codebooks_bytes"] == 3 * 8 * 6 * 4 == work.json("info", work.path("model"))["codebooks_bytes"]
     out = work("info", work.path("index"))[1]
     assert "codebook bytes    576 bytes" in out
@@ -219,10 +219,12 @@ def test_files_that_are_used_are_not_overwritten(work, monkeypatch):
 
 def test_the_gain_is_measured_from_the_vectors_own_size(work):
     vectors = work.save("u8", np.random.default_rng(0).integers(0, 255, (50, 4)).astype("u1"))
-    argv = ("fit", vectors, "-o", work.path("m"), "--codewords", 4, "--bytes")
+    argv = ("fit", vectors, "-o", work.path("m"), "--codewords", 20, "--bytes")
     assert work.json(*argv, 2)["bytes_before"] == 4
     assert "a vector of 4 bytes (uint8) becomes 2 bytes, 2 times less" in work(*argv, 2)[1]
     assert "a vector of 4 bytes (uint8) becomes 5 bytes, no less" in work(*argv, 5)[1]
+    halves = ("fit", vectors, "-o", work.path("m"), "--codewords", 16, "--bytes", 2)
+    assert "a vector of 4 bytes (uint8) becomes 1 byte, 4 times less" in work(*halves)[1]
 
 
 def test_options_are_those_of_the_model(work):

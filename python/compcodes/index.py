@@ -673,12 +673,13 @@ class Index(Generic[Name]):
     def from_faiss(cls, index: object, n_jobs: int | None = None) -> Self:
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
-        The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
+        The results are those of faiss, but for rounding; FastScan rounds its tables to bytes, and this engine does not.
+        Vectors added later are encoded by compcodes.
 
         Parameters
         ----------
-        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer
-            Of at most 8 bits a code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
+        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one
+            Of at most 8 bits per code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
             (``IndexIDMap``).
 
         Raises

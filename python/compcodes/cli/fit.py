@@ -29,7 +29,12 @@ NAME = "fit"
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 64), "help": "bytes of a code, 1 to 64"},
+    "n_codebooks": {
+        "option": "--bytes",
+        "metavar": "M",
+        "type": whole(1, 64),
+        "help": "bytes of a code, 1 to 64; half bytes with at most 16 --codewords",
+    },
     "n_codewords": {
         "option": "--codewords",
         "metavar": "K",
@@ -96,7 +101,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codebooks": M,
         "codewords": K,
         "bytes_before": d * X.itemsize,
-        "bytes_per_vector": M,
+        "bytes_per_vector": M if K > 16 else (M + 1) // 2,
         "metric": quantizer.metric_,
         "loss": quantizer.loss_,
         "iterations": last["iteration"],
@@ -140,5 +145,5 @@ def show(result: dict[str, Any]) -> None:
     print(f"metric: {result['metric']}, loss: {loss_text(result['loss'])}")
     print(f"iterations: {result['iterations']} ({result['ended']}), mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
-    print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")
+    print(f"a vector of {before} bytes ({result['type']}) becomes {after} byte{'s' * (after > 1)}, {gain}")
     print(f"model written to {result['model']}")

@@ -495,7 +495,7 @@ fn check_number(ids: usize, n: usize) -> Result<()> {
 
 /// The vectors at `positions` alone.
 fn selected(all: PackedView<'_>, positions: &[usize], monitor: &dyn Monitor) -> Result<PackedCodes> {
-    let mut packed = PackedCodes::new(all.n_columns())?;
+    let mut packed = PackedCodes::with(all.layout())?;
     let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
     for (chunk, positions) in positions.chunks(CHUNK).enumerate() {
         monitor.report((chunk * CHUNK) as u64, all.len() as u64)?;

@@ -13,7 +13,7 @@ mod measure;
 mod search;
 mod side;
 
-use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
+use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::{Encode, error_bounds};
 use crate::error::{Result, invalid};
@@ -82,7 +82,7 @@ pub struct Index {
     frame: Frame,
     /// Whether numbers are −½‖x̄ − c‖²; in files of earlier versions they are −½‖x̄‖².
     is_centred: bool,
-    /// M columns of codes, and one of bytes where there is a side.
+    /// M columns of codes, of nibbles where K ≤ 16, and one of bytes where there is a side.
     packed: Store,
     /// What those bytes mean; `None` without vectors.
     column: Option<Column>,
@@ -150,7 +150,7 @@ impl Index {
             Side::SquaredNorm { .. } if is_centred => Frame::centred(&model.codebooks),
             _ => Frame::plain(&model.codebooks),
         };
-        let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + side.n_columns())?);
+        let packed = Store::Owned(PackedCodes::with(layout(&model, side))?);
         let (column, numbers, largest) = (None, Vec::new(), 0.0);
         let (ids, state, encoder) = (Ids::new(), State::new(), OnceLock::new());
         Ok(Self {
@@ -176,6 +176,11 @@ impl Index {
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
             return Err(invalid!("codes have {have} columns, want {want}"));
+        }
+        let (layout, found) = (index.layout(), packed.view().layout());
+        if found != layout && found != Layout::bytes(layout.n_columns()) {
+            let (have, want) = (found.n_nibbles(), layout.n_nibbles());
+            return Err(invalid!("{have} columns of codes are nibbles: want {want}, or none"));
         }
         if let Some(levels) = &levels {
             checked::levels(index.side, levels)?;
@@ -218,6 +223,13 @@ impl Index {
         }
         index.ids = Ids::restored(n, ids, next_id, order, keys)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
+        // Older files have a byte for each code; mapped ones are scanned as they are until they change.
+        let packed = match packed {
+            Store::Owned(codes) if codes.layout() != layout => {
+                Store::Owned(PackedCodes::relaid(codes.view(), layout)?)
+            }
+            packed => packed,
+        };
         (index.packed, index.numbers, index.column) = (packed, numbers, column);
         Ok(index)
     }
@@ -237,7 +249,7 @@ impl Index {
 
     /// A copy of mapped codes, verified, to be changed; `None` for codes that are not mapped.
     fn unmapped(&self) -> Result<Option<PackedCodes>> {
-        self.packed.unmapped(|packed| self.check_packed(packed))
+        self.packed.unmapped(self.layout(), |packed| self.check_packed(packed))
     }
 
     /// The model that decodes the codes.
@@ -267,7 +279,7 @@ impl Index {
     /// Bytes kept for each vector, ids aside: the codes and what the settings ask for.
     #[must_use]
     pub fn bytes_per_vector(&self) -> usize {
-        self.packed.n_columns() + if self.side.keeps_numbers() { size_of::<f32>() } else { 0 }
+        self.packed.view().n_lines() + if self.side.keeps_numbers() { size_of::<f32>() } else { 0 }
     }
 
     /// All codes, (n, M), in the order they were added.
@@ -374,6 +386,11 @@ impl Index {
         self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), monitor)
     }
 
+    /// How codes are stored, but for those of an older file that is mapped.
+    fn layout(&self) -> Layout {
+        layout(&self.model, self.side)
+    }
+
     fn n_codes(&self) -> usize {
         self.model.codebooks.n_codebooks()
     }
@@ -394,6 +411,12 @@ impl Index {
         self.numbers_of(codes.slice(s![.., ..self.n_codes()]), &())
             .unwrap_or_else(|_| vec![0.0; positions.len()])
     }
+}
+
+/// Of the codes of an index: as few bytes as they fit.
+fn layout(model: &Model, side: Side) -> Layout {
+    let (m, k, _) = model.codebooks.view().dim();
+    Layout::smallest(m, k, side.n_columns())
 }
 
 impl Model {

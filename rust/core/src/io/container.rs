@@ -14,12 +14,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The version of the format; it and older ones are read.
+/// The newest version: this code reads it and older ones.
 pub const VERSION: u64 = 3;
-/// The version of files without what [`SINCE_3`] names: releases that know no later one read them.
+/// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
 const PLAIN: u64 = 2;
-/// Tensors that make a file of version 3.
-const SINCE_3: [&str; 1] = ["keys"];
+/// Entries and tensors that make a file of version 3.
+const SINCE_3: [&str; 2] = ["keys", "nibbles"];
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -132,8 +132,8 @@ impl<'a> Content<'a> {
             }
             entries.insert(format!("{CRC}{}", tensor.name), sum.to_string());
         }
-        let is_plain = tensors.iter().all(|tensor| !SINCE_3.contains(&tensor.name));
-        let version = if is_plain { PLAIN } else { VERSION };
+        let has = |name: &str| entries.contains_key(name) || tensors.iter().any(|tensor| tensor.name == name);
+        let version = if SINCE_3.into_iter().any(has) { VERSION } else { PLAIN };
         entries.insert("compcodes".to_owned(), json!({ "version": version }).to_string());
         let described = tensors.iter().map(|tensor| (tensor.name, tensor.numbers.dtype(), &tensor.shape[..]));
         entries.insert("checksum".to_owned(), checksum(&entries, described).to_string());

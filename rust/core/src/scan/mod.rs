@@ -168,6 +168,10 @@ impl<'a> Plan<'a> {
                 let (one, other) = (segments[0].adjust, segment.adjust);
                 return Err(invalid!("segments differ in what adjusts scores: {one:?} and {other:?}"));
             }
+            if segment.codes.layout() != segments[0].codes.layout() {
+                let (one, other) = (segments[0].codes.layout(), segment.codes.layout());
+                return Err(invalid!("segments differ in how codes are stored: {one:?} and {other:?}"));
+            }
             starts.push(starts[starts.len() - 1] + segment.codes.n_blocks());
         }
         let allowed: Vec<usize> = segments.iter().map(Segment::n_allowed).collect();
@@ -303,7 +307,7 @@ impl<'a> Plan<'a> {
                 .iter_mut()
                 .filter_map(|(query, scanner)| self.probes.base(*query, at).map(|base| (base, scanner)));
             let mut probing: Vec<_> = probing.collect();
-            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_columns());
+            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_lines());
             for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
                 let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
                 probing.iter_mut().for_each(|(base, scanner)| scanner.scan((at, *base), chunk.clone()));

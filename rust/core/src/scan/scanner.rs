@@ -65,10 +65,10 @@ impl<'a> Scanner<'a> {
             segments: plan.segments,
             query,
             at: usize::MAX,
-            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0 },
+            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0, layout: segment.codes.layout() },
             kernel: plan.kernel,
             guess,
-            bounds: Bounds::new(tables, query, segment.codes.n_columns()),
+            bounds: Bounds::new(tables, query, segment.codes.layout()),
             best,
             own: (!plan.each.is_all()).then(|| plan.each.of(query)),
             here: Default::default(),
@@ -175,7 +175,7 @@ impl<'a> Scanner<'a> {
         {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
-            self.kernel.filter(lines, bounds.bytes(), limit, hits);
+            self.kernel.filter(lines, bounds.tables(), limit, hits);
             return self.score_marked(blocks, lines, hits, marked(hits));
         }
         self.score_all(blocks, lines);
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
 
     /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
-        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
             for lane in bits(hits[at] & self.present(block)) {
@@ -199,7 +199,7 @@ impl<'a> Scanner<'a> {
 
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
-        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
         for (block, lines) in blocks.zip(lines.chunks_exact(m)) {
             let scores = self.scorer.block(block, lines);
             let present = bits(self.present(block));
