@@ -21,6 +21,7 @@ from compcodes.quantizers import (
     RandomHyperplaneHash,
     ResidualQuantizer,
 )
+from compcodes.sharded import ShardedIndex
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
 from compcodes.training.trainer import normal_equations
@@ -42,6 +43,7 @@ __all__ = [
     "Quantizer",
     "RandomHyperplaneHash",
     "Reconstruction",
+    "ShardedIndex",
     "ResidualQuantizer",
     "__version__",
     "data",

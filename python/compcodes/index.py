@@ -339,7 +339,7 @@ class Index:
             raise ArgumentValueError(
                 "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
             )
-        allowed = None if filter is None else _as_filter(filter)
+        allowed = None if filter is None else as_filter(filter)
         report = staged(progress, "search")
         if rerank is None:
             return self._core.search(queries, k, None, n_candidates, allowed, self.n_jobs, report)
@@ -348,7 +348,7 @@ class Index:
             row_ids = None if vectors is None or rerank_ids is None else as_ids(rerank_ids, len(vectors), "rerank_ids")
             candidates = self._core.candidates(queries, n_candidates, certify, allowed, self.n_jobs, report)
             if callable(rerank):  # while the index may change
-                vectors = _fetched(rerank, candidates.ids(), self._shape[2])
+                vectors = fetched(rerank, candidates.ids(), self._shape[2])
             assert vectors is not None
             scores, ids, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
             return (scores, ids, certified) if certify else (scores, ids)
@@ -537,7 +537,7 @@ _LARGEST = 2**63 - 1
 """The largest id that there can be."""
 
 
-def _as_filter(filter: ArrayLike | range) -> tuple[int, int, int] | NDArray[np.bool_] | NDArray[np.int64]:
+def as_filter(filter: ArrayLike | range) -> tuple[int, int, int] | NDArray[np.bool_] | NDArray[np.int64]:
     if isinstance(filter, range):
         return _clipped(filter)
     array = np.asarray(filter)
@@ -562,7 +562,7 @@ def _clipped(ids: range) -> tuple[int, int, int]:
     return first, last, min(ids.step, _LARGEST + 1)
 
 
-def _fetched(rerank: Callable[[NDArray[np.int64]], ArrayLike], ids: NDArray[np.int64], dim: int) -> NDArray[Any]:
+def fetched(rerank: Callable[[NDArray[np.int64]], ArrayLike], ids: NDArray[np.int64], dim: int) -> NDArray[Any]:
     """Ask a callable for the vectors of candidates."""
     rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
     if len(rows) != len(ids):

@@ -60,6 +60,11 @@ impl Index {
         Self { index: Shared::new(index) }
     }
 
+    /// The index as it is.
+    pub(crate) fn now(&self) -> PyResult<Look> {
+        self.index.peek()
+    }
+
     /// Prepares a change and makes it; returns how many vectors it adds, removes or replaces. After an exception nothing
     /// is changed.
     fn change(
@@ -122,21 +127,21 @@ impl Index {
 
 /// Which vectors a search may find.
 #[derive(FromPyObject)]
-enum Filter<'py> {
+pub(crate) enum Filter<'py> {
     /// The first id, the last one, and the step.
     Range((i64, i64, u64)),
     Array(Bound<'py, PyAny>),
 }
 
 /// The same, off the interpreter lock.
-enum Allowed {
+pub(crate) enum Allowed {
     Range(i64, i64, u64),
     Mask(Vec<bool>),
     Ids(Vec<i64>),
 }
 
 impl Filter<'_> {
-    fn detach(self) -> PyResult<Allowed> {
+    pub(crate) fn detach(self) -> PyResult<Allowed> {
         match self {
             Filter::Range((first, last, step)) => Ok(Allowed::Range(first, last, step)),
             Filter::Array(array) => match array.extract::<PyReadonlyArray1<'_, bool>>() {
@@ -157,7 +162,7 @@ impl Allowed {
     }
 }
 
-type Look = Arc<compcodes::Index>;
+pub(crate) type Look = Arc<compcodes::Index>;
 
 #[pymethods]
 impl Index {
@@ -453,7 +458,7 @@ impl Index {
 /// Vectors that wait for exact scores.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Candidates {
-    candidates: compcodes::index::Candidates,
+    pub(crate) candidates: compcodes::index::Candidates,
 }
 
 #[pymethods]

@@ -10,6 +10,7 @@ mod frame;
 mod ids;
 mod measure;
 mod search;
+pub mod sharded;
 mod side;
 
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};

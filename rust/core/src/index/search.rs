@@ -15,7 +15,7 @@ use crate::vectors::metric::Metric;
 use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
-const BATCH: usize = 1024;
+pub(super) const BATCH: usize = 1024;
 /// Scales that change nothing.
 const ONES: Levels = [1.0; 256];
 
@@ -28,7 +28,7 @@ pub(super) enum Scored {
     Bound,
 }
 
-fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
+pub(super) fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
     let is_finite = |row: ArrayView1<'_, f32>| row.iter().all(|value| value.is_finite());
     match queries.outer_iter().position(|row| !is_finite(row)) {
         Some(row) => Err(Error::NotFinite { what: "queries", row }),
@@ -104,11 +104,7 @@ impl Index {
     ) -> Result<Hits> {
         let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
         if self.settings.metric == Metric::Euclidean {
-            let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
-            let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-            let row =
-                rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
-            row.map_or(Ok(()), |row| Err(measure::beyond(row)))?;
+            measure::check_within(&hits)?;
         }
         Ok(hits)
     }
@@ -155,7 +151,7 @@ impl Index {
     }
 
     /// All vectors, in segments that share levels.
-    fn segments<'a>(
+    pub(super) fn segments<'a>(
         &'a self,
         allowed: Option<&'a [u64]>,
         scored: Scored,

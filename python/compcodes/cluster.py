@@ -1,0 +1,89 @@
+"""Tasks on the workers of a Dask cluster, as training and searching submit them.
+
+Dask is imported by who has a client, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compcodes import _core
+from compcodes.errors import ArgumentTypeError
+
+__all__ = ["Workers", "same_version", "share_of_threads"]
+
+LARGE = 8_000_000
+"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that takes
+the place of another; it warns of tasks above 10 MB."""
+PATIENCE = 60
+"""Seconds to wait for the first worker."""
+
+
+class Workers:
+    """The workers of a `dask.distributed.Client`."""
+
+    def __init__(self, client: Any) -> None:
+        if not (callable(getattr(client, "submit", None)) and callable(getattr(client, "nthreads", None))):
+            raise ArgumentTypeError("client", f"is {client!r}: want a dask.distributed.Client")
+        if getattr(client, "asynchronous", False):
+            raise ArgumentTypeError("client", "is asynchronous: want a Client(asynchronous=False)")
+        self.client = client
+
+    def addresses(self) -> list[str]:
+        """Return where the workers are, in an order of its own. Waits for the first one."""
+        if not self.client.nthreads():
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        return sorted(self.client.nthreads())
+
+    def share(self, value: Any) -> Any:
+        """Have a value sent to each worker that needs it, once: what a task takes in its place."""
+        if _size(value) > LARGE:
+            return self.client.scatter(value, broadcast=True, hash=False)
+        return self.client.submit(_itself, value, pure=False, key=None)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        """Have a function called on a worker, on another one if that is gone; returns a future."""
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(function, *arguments, pure=False, **where)
+
+    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
+        """Wait for results, in order; `finished` is told of each that is there, by number."""
+        if finished is not None:
+            from distributed import as_completed
+
+            numbers = {future.key: i for i, future in enumerate(futures)}
+            for future in as_completed(futures):
+                finished(numbers[future.key])
+        results: list[Any] = self.client.gather(list(futures))
+        return results
+
+
+def same_version(version: str) -> None:
+    """Refuse, on a worker, to work for a client with another release: its numbers might be others."""
+    if version != _core.__version__:
+        raise RuntimeError(
+            f"this worker has compcodes {_core.__version__}, the client {version}: install the same on all machines"
+        )
+
+
+def share_of_threads() -> int | None:
+    """Return how many threads are a task's that has its worker for itself; None outside of a worker: all."""
+    try:
+        from distributed import get_worker
+
+        return int(get_worker().state.nthreads)
+    except (ImportError, ValueError):
+        return None
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _size(value: Any) -> int:
+    """Bytes of arrays in a value, about."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    parts = value if isinstance(value, (tuple, list)) else vars(value).values() if hasattr(value, "__dict__") else ()
+    return sum(_size(part) for part in parts)
