@@ -6,7 +6,10 @@ Dask is imported by who has a client, not here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from compcodes import _core
 from compcodes.errors import ArgumentTypeError
@@ -45,7 +48,7 @@ class Workers:
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
         """Have a function called on a worker, on another one if that is gone; returns a future."""
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-        return self.client.submit(function, *arguments, pure=False, **where)
+        return self.client.submit(called, function, *arguments, pure=False, **where)
 
     def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
         """Wait for results, in order; `finished` is told of each that is there, by number."""
@@ -75,6 +78,23 @@ def share_of_threads() -> int | None:
         return int(get_worker().state.nthreads)
     except (ImportError, ValueError):
         return None
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with arguments that came over the network: arrays may begin anywhere in what was received."""
+    return function(*map(_aligned, arguments))
+
+
+def _aligned(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value if value.flags.aligned else value.copy()
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_aligned, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {field.name: _aligned(getattr(value, field.name)) for field in fields(value) if field.init}
+        same = all(getattr(value, name) is one for name, one in changed.items())
+        return value if same else replace(value, **changed)
+    return value
 
 
 def _itself(value: Any) -> Any:
