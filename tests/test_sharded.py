@@ -208,3 +208,30 @@ def test_a_writer_that_fails_leaves_all_as_it_was(folder, monkeypatch):
     folder.add(X[:5])  # under the name that the failed one left
     assert len(folder) == 3005
     assert not [path for path in folder.path.iterdir() if path.suffix == ".part"]
+
+
+def test_a_build_goes_on_where_it_was_interrupted(quantizer, tmp_path):
+    whole, path, seen = cc.Index(quantizer).add(X), tmp_path / "index", []
+
+    def interrupt(stage, done, total):
+        seen.append((stage, done, total))
+        if done == 1500:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cc.ShardedIndex.build(path, quantizer, X, 6, progress=interrupt)
+    kept = cc.ShardedIndex.open(path)
+    assert len(kept) in (1000, 1500) and seen[-1] == ("build", 1500, 3000)
+    files = {path.name for path in path.iterdir() if path.name.startswith("shard-")}
+    other = cc.CompositionalCodes(3, 32, random_state=1, effort="low", max_iter=1, anneal=0).fit(X)
+    with pytest.raises(ValueError, match="another model"):
+        cc.ShardedIndex.build(path, other, X, 6)
+    with pytest.raises(ValueError, match="other vectors or of another number of shards"):
+        cc.ShardedIndex.build(path, quantizer, X, 5)
+    with pytest.raises(ValueError, match="other vectors"):
+        cc.ShardedIndex.build(path, quantizer, X[::-1], 6)
+    index = cc.ShardedIndex.build(path, quantizer, X, 6)
+    assert len(index.shards) == 6 and files <= {shard.file for shard in index.shards}
+    same(index.search(Q, 50), whole.search(Q, 50))
+    assert cc.ShardedIndex.build(path, quantizer, X, 6).version == index.version
+    assert not [path for path in path.iterdir() if path.suffix == ".part"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["load_hdf5", "load_parquet"]
+__all__ = ["columns_of", "load_hdf5", "load_parquet", "vectors_of"]
 
 
 def load_parquet(path: Path) -> NDArray[Any]:
@@ -18,30 +18,48 @@ def load_parquet(path: Path) -> NDArray[Any]:
     A column of lists may stand among other columns; there must be exactly one.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
-    compute = _need("pyarrow.compute", extra="parquet", path=path)
     parquet = _need("pyarrow.parquet", extra="parquet", path=path)
     try:
-        schema = parquet.read_schema(path)
-        lists = [field.name for field in schema if _is_list(pa, field.type)]
-        columns = lists or schema.names
-        if len(lists) > 1 or not columns:
-            raise ValueError(f"expected one column of lists, found {lists}")
-        table = parquet.read_table(path, columns=columns).combine_chunks()
+        names, _ = columns_of(parquet.read_schema(path), None, path)
+        table = parquet.read_table(path, columns=names)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if missing := column.null_count or (column.combine_chunks().flatten().null_count if lists else 0):
+    return vectors_of(table, None, path)
+
+
+def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], bool]:
+    """Return the columns of a schema that vectors are in, and whether that is one column of lists."""
+    pa = _need("pyarrow", extra="parquet", path=path)
+    lists = [field.name for field in schema if _is_list(pa, field.type)]
+    if column is not None:
+        if column not in schema.names:
+            raise ValueError(f"{path}: no column {column!r}; it holds {', '.join(schema.names) or 'none'}")
+        if column not in lists:
+            raise ValueError(f"{path}: column {column!r} is no column of lists")
+        return [column], True
+    columns = lists or list(schema.names)
+    if len(lists) > 1 or not columns:
+        raise ValueError(f"{path}: expected one column of lists, found {lists}")
+    return columns, bool(lists)
+
+
+def vectors_of(table: Any, column: str | None, path: Any) -> NDArray[Any]:
+    """Return the vectors in a table that has no other columns, (n, d)."""
+    compute = _need("pyarrow.compute", extra="parquet", path=path)
+    _, is_list = columns_of(table.schema, column, path)
+    table = table.combine_chunks()
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        if missing := values.null_count or (values.combine_chunks().flatten().null_count if is_list else 0):
             raise ValueError(f"{path}: column {name!r} has {missing} missing values")
-    if not lists:
-        return np.stack([column.to_numpy() for column in table.columns], axis=1)
-    column = table.column(0).combine_chunks()
-    lengths = np.unique(compute.list_value_length(column).to_numpy(zero_copy_only=False))
+    if not is_list:
+        return np.stack([values.to_numpy() for values in table.columns], axis=1)
+    values = table.column(0).combine_chunks()
+    lengths = np.unique(compute.list_value_length(values).to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
-        raise ValueError(f"{path}: lists in {lists[0]!r} must have one length, found {lengths.tolist()[:5]}")
-    values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
-    return values.reshape(len(column), -1 if len(column) else 0)
+        name = table.column_names[0]
+        raise ValueError(f"{path}: lists in {name!r} must have one length, found {lengths.tolist()[:5]}")
+    flat: NDArray[Any] = values.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(values), -1 if len(values) else 0)
 
 
 def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:

@@ -132,6 +132,68 @@ class ShardedIndex:
         commit(folder, made)
         return cls(folder, n_jobs)
 
+    @classmethod
+    def build(
+        cls,
+        path: str | os.PathLike[str],
+        quantizer: QuantizerLike,
+        X: Any,
+        n_shards: int = 1,
+        metric: Metric | None = None,
+        n_jobs: int | None = None,
+        *,
+        scale: bool = False,
+        exact_norms: bool = True,
+        residuals: bool = False,
+        client: Any = None,
+        progress: ProgressLike = None,
+    ) -> Self:
+        """Encode vectors, and write them to shards of about the same size; go on where an earlier call was interrupted.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The folder: a new one, or that of an interrupted build of the same vectors with the same model.
+        quantizer : CompositionalCodes, another Quantizer, or any object like one
+        X : (n, d) array, `compcodes.data.Files`, or dask.array
+            Vectors, read a shard at a time. Their ids are the numbers of their rows.
+        n_shards : int, default 1
+        metric, n_jobs, scale, exact_norms, residuals
+            As of `Index`.
+        client : dask.distributed.Client, optional
+            Encode on its workers, which write to the folder: it must be at the same path for all of them.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        ShardedIndex
+            Complete. After an error or Ctrl-C the folder holds the shards that were finished.
+
+        Raises
+        ------
+        ValueError
+            As in `Index.add`; or the folder holds an index of another model, of other settings, or of other vectors.
+        OSError
+            The folder cannot be written to.
+        """
+        from compcodes.sharded import build
+
+        rows = build.rows_of(X if hasattr(X, "shape") else as_vectors(X, "X"))
+        n_shards = as_count("n_shards", n_shards)
+        if not is_sharded(path):
+            settings = {"scale": scale, "exact_norms": exact_norms, "residuals": residuals}
+            index = cls.create(path, quantizer, metric, n_jobs, **settings)
+        else:
+            index = cls(path, n_jobs)
+            own = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+            index._check(own, "the quantizer")
+        if rows.shape[1] != index._opened.manifest.shape[2]:
+            dims = index._opened.manifest.shape[2]
+            raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
+        build.add_all(index, rows, n_shards, client, staged(progress, "build"))
+        return index
+
     def add(
         self, X: ArrayLike, ids: ArrayLike | None = None, *, source: str | None = None, progress: ProgressLike = None
     ) -> Self:
@@ -219,8 +281,13 @@ class ShardedIndex:
                 "want the same",
             )
 
-    def _take(self, files: list[tuple[Path, _core.Index, str | None]], first_id: int | None = None) -> None:
-        """Add finished files, which are renamed, as shards: all of them in one version."""
+    def _take(
+        self,
+        files: list[tuple[Path, _core.Index, str | None]],
+        first_id: int | None = None,
+        in_order: bool = False,
+    ) -> None:
+        """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids."""
         checked = [(path, index, source, path.stat().st_size, crc_of(path)) for path, index, source in files]
 
         def made(current: Manifest | None) -> Manifest:
@@ -239,6 +306,8 @@ class ShardedIndex:
                 os.replace(path, self.path / name)
                 shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
                 next_id = max(next_id, high + 1)
+            if in_order:
+                shards.sort(key=lambda shard: shard.first_id)
             return replace(current, shards=tuple(shards), next_id=next_id)
 
         self._commit(made)
