@@ -61,8 +61,8 @@ def test_blocks_in_this_process_give_the_codebooks_of_the_whole(parameters, give
         model.fit(blocks(FLOATS, *ends), **given)
         assert model.loss_ == loss
         assert [entry["vectors"] for entry in model.history_] == [entry["vectors"] for entry in history]
-        # Sums of float64 in another order. Many iterations would part: where a codeword is rounded to another float32, a
-        # code may change, and with it all that follows.
+        # Sums of float64 in another order. Many iterations would part: where a codeword is rounded to another float32,
+        # a code may change, and with it all that follows.
         objectives = [[entry["objective"] for entry in each] for each in (model.history_, history)]
         np.testing.assert_allclose(*objectives, rtol=2e-3)
         if steps["anneal"] == 0:

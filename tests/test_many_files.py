@@ -1,5 +1,6 @@
 """Folders of files are one array, read piece by piece."""
 
+import itertools
 import struct
 
 import numpy as np
@@ -23,7 +24,7 @@ def vecs(rows):
 
 def write(kind, place, system):
     system.makedirs(place, exist_ok=True)
-    for i, (a, b) in enumerate(zip(CUTS, CUTS[1:], strict=False)):
+    for i, (a, b) in enumerate(itertools.pairwise(CUTS)):
         with system.open(f"{place}/part-{i}{kind}", "wb") as file:
             if kind == ".npy":
                 np.save(file, X[a:b])

@@ -235,3 +235,40 @@ def test_a_build_goes_on_where_it_was_interrupted(quantizer, tmp_path):
     same(index.search(Q, 50), whole.search(Q, 50))
     assert cc.ShardedIndex.build(path, quantizer, X, 6).version == index.version
     assert not [path for path in path.iterdir() if path.suffix == ".part"]
+
+
+def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, capsys):
+    from compcodes.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors").mkdir()
+    np.save("vectors/a.npy", X[:1000])
+    np.save("vectors/b.npy", X[1000:])
+    np.save("queries.npy", Q)
+
+    def run(*arguments):
+        code = main([*arguments, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    few = ["--bytes", "2", "--codewords", "16", "--effort", "low", "--loss", "reconstruction"]
+    code, fitted = run("fit", "vectors", "-o", "model", *few, "--max-train", "2000")
+    assert code == 0 and (fitted["vectors"], fitted["trained_on"], fitted["dimension"]) == (3000, 2000, 12)
+    code, built = run("build", "model", "vectors/*.npy", "-o", "folder", "--shards", "3")
+    assert code == 0 and (built["vectors"], built["shards"]) == (3000, 3)
+    assert run("build", "model", "vectors", "-o", "index")[0] == 0
+    assert run("search", "folder", "queries.npy")[1]["ids"] == run("search", "index", "queries.npy")[1]["ids"]
+    found = [run("search", at, "queries.npy", "--rerank", "vectors")[1]["scores"] for at in ("folder", "index")]
+    assert found[0] == found[1]
+    described = run("info", "folder")[1]
+    assert (described["kind"], described["vectors"], described["shards"]) == ("sharded index", 3000, 3)
+    for wrong, match in [
+        (("build", "model", "vectors", "-o", "vectors", "--shards", "2"), "input|something else"),
+        (("build", "model", "vectors", "-o", "x", "--scheduler", "tcp://x"), "--shards N"),
+        (("build", "model", "--codes", "c.npy", "-o", "x", "--shards", "2"), "leave out --codes"),
+        (("search", "index", "queries.npy", "--scheduler", "tcp://x"), "--shards N"),
+    ]:
+        code, said = run(*wrong)
+        assert code == 2
+        import re
+
+        assert re.search(match, said["error"])

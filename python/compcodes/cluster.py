@@ -17,8 +17,8 @@ from compcodes.errors import ArgumentTypeError
 __all__ = ["Workers", "same_version", "share_of_threads"]
 
 LARGE = 8_000_000
-"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that takes
-the place of another; it warns of tasks above 10 MB."""
+"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that
+takes the place of another; it warns of tasks above 10 MB."""
 PATIENCE = 60
 """Seconds to wait for the first worker."""
 
@@ -56,7 +56,7 @@ class Workers:
             from distributed import as_completed
 
             numbers = {future.key: i for i, future in enumerate(futures)}
-            for future in as_completed(futures):
+            for future in as_completed(futures):  # type: ignore[no-untyped-call]
                 finished(numbers[future.key])
         results: list[Any] = self.client.gather(list(futures))
         return results

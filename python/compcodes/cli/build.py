@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
-from compcodes import Index, MetricWarning
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import Index, MetricWarning, ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
     called,
     check_output,
     check_overwriting,
+    cluster_of,
     duration,
     load_model,
+    load_vectors,
     sizes,
 )
-from compcodes.cli.parameters import add_parameter
-from compcodes.data import load, load_ids
+from compcodes.cli.parameters import add_parameter, whole
+from compcodes.data import Files, load, load_ids
+from compcodes.progress import ProgressLike, staged
+from compcodes.sharded.index import is_sharded
 
 NAME = "build"
 
@@ -28,10 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("vectors", nargs="?", help="the database's vectors")
+    source.add_argument("vectors", nargs="?", help="the database's vectors: a file, a folder, or a pattern in quotes")
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
+    parser.add_argument("--column", metavar="NAME", help="of Parquet files, the column of vectors")
+    parser.add_argument(
+        "--shards",
+        type=whole(1),
+        metavar="N",
+        help="write a folder of N index files, one at a time; an interrupted build goes on where it was",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="with --shards: encode on a Dask cluster")
     add_parameter(
         parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
     )
@@ -42,7 +58,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode what is not encoded yet, and write the index."""
     if args.scale and args.codes is not None:
         raise UsageError("--scale compares codes with vectors: it needs them instead of --codes")
+    for option, value in (("--codes", args.codes), ("--ids", args.ids)):
+        if args.shards is not None and value is not None:
+            raise UsageError(f"--shards takes vectors, whose ids are the numbers of their rows: leave out {option}")
+    if args.scheduler is not None and args.shards is None:
+        raise UsageError("--scheduler encodes shards: it needs --shards N")
     check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
+    if args.shards is not None:
+        return _sharded(args)
     check_output(args.output)
     model = load_model(args.model, args.jobs)
     ids = None if args.ids is None else load_ids(args.ids).reshape(-1)
@@ -53,8 +76,49 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
-            index.add(load(args.vectors), ids=ids, progress=args.progress)
+            _add(index, load_vectors(args.vectors, args.column), ids, args.progress)
     index.save(args.output)
+    return _result(args, index, watch, caught)
+
+
+def _add(index: Index, X: NDArray[Any] | Files, ids: NDArray[np.int64] | None, progress: ProgressLike) -> None:
+    """Add vectors, of many files a piece at a time."""
+    if not isinstance(X, Files):
+        index.add(X, ids=ids, progress=progress)
+        return
+    if ids is not None and len(ids) != len(X):
+        raise ValueError(f"there are {len(ids)} ids for {len(X)} vectors: want one for each")
+    report, first = staged(progress, "encode"), 0
+    for block in X.blocks():
+        index.add(block, ids=None if ids is None else ids[first : first + len(block)])
+        first += len(block)
+        if report is not None:
+            report(first, len(X))
+
+
+def _sharded(args: argparse.Namespace) -> dict[str, Any]:
+    """Write a folder of shards."""
+    if not Path(args.output).is_dir():
+        check_output(args.output)
+    elif any(Path(args.output).iterdir()) and not is_sharded(args.output):
+        raise UsageError(f"-o {args.output}: the folder holds something else than a sharded index")
+    model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
+    names = {"metric": "--metric", "scale": "--scale", "X": str(args.vectors), "shard": args.model}
+    given = {"scale": args.scale, "progress": args.progress}
+    with (
+        called(names),
+        Stopwatch() as watch,
+        cluster_of(args.scheduler) as client,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", MetricWarning)
+        index = ShardedIndex.build(args.output, model, X, args.shards, args.metric, args.jobs, client=client, **given)
+    return _result(args, index, watch, caught) | {"shards": len(index.shards), "version": index.version}
+
+
+def _result(
+    args: argparse.Namespace, index: Index | ShardedIndex, watch: Stopwatch, caught: list[warnings.WarningMessage]
+) -> dict[str, Any]:
     notes = {"warning": str(caught[0].message)} if caught else {}
     return {
         **notes,
@@ -72,4 +136,5 @@ def show(result: dict[str, Any]) -> None:
     if "warning" in result:
         print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     print(f"indexed {result['vectors']:,} vectors by {result['metric']} in {duration(result['seconds'])}")
-    print(f"{sizes(result)}, written to {result['index']}")
+    shards = f" in {result['shards']} shards" if "shards" in result else ""
+    print(f"{sizes(result)}, written to {result['index']}{shards}")

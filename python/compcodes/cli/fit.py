@@ -9,12 +9,26 @@ import argparse
 import inspect
 from typing import Any
 
+from numpy.typing import NDArray
+
 from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, loss_text
+from compcodes.cli.common import (
+    Stopwatch,
+    called,
+    check_output,
+    check_overwriting,
+    cluster_of,
+    duration,
+    load_vectors,
+    loss_text,
+)
 from compcodes.cli.parameters import add_parameter, whole
-from compcodes.data import load, load_queries
+from compcodes.data import Files, load_queries
 
 NAME = "fit"
+
+SAMPLE = 1 << 30
+"""Bytes of vectors of many files that are trained on."""
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
@@ -44,10 +58,16 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command, an option for each parameter of the model among them."""
     add = parser.add_argument
-    add("vectors", help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5)")
+    add(
+        "vectors",
+        help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5): a file, a folder, or a pattern in "
+        "quotes; of several files a random sample of 1 GB, if --max-train does not say otherwise",
+    )
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
     options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS[name]) for name in names}
+    add("--column", metavar="NAME", help="of Parquet files, the column of vectors")
+    add("--scheduler", metavar="ADDRESS", help="train on a Dask cluster")
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
     parser.set_defaults(options=options)
 
@@ -56,11 +76,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, write the model, and say how well it went."""
     check_overwriting({"-o": args.output}, [args.vectors, args.queries])
     check_output(args.output)
-    X = load(args.vectors)
+    X = load_vectors(args.vectors, args.column)
     queries = None if args.queries is None else load_queries(args.queries)
-    with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
-        quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
-        quantizer.fit(X, queries=queries, progress=args.progress)
+    parameters = {name: getattr(args, name) for name in args.options}
+    if isinstance(X, Files) and args.max_train is None:
+        parameters["max_train"] = max(1, SAMPLE // max(1, X.shape[1] * X.itemsize))
+    names = {**args.options, "X": args.vectors, "queries": str(args.queries)}
+    with called(names), cluster_of(args.scheduler), Stopwatch() as watch:
+        quantizer = CompositionalCodes(n_jobs=args.jobs, **parameters)
+        quantizer.fit(_on_cluster(X) if args.scheduler else X, queries=queries, progress=args.progress)
     quantizer.save(args.output)
     M, K, d = quantizer.codebooks_.shape
     return {
@@ -79,6 +103,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "objective": float(quantizer.history_[-1]["objective"]),
         "seconds": watch.seconds,
     }
+
+
+def _on_cluster(X: NDArray[Any] | Files) -> Any:
+    """Have the workers read what they can read themselves."""
+    if isinstance(X, Files):
+        return X
+    import dask.array
+
+    return dask.array.from_array(  # type: ignore[no-untyped-call]
+        X, chunks=("auto", -1)
+    )
 
 
 def show(result: dict[str, Any]) -> None:

@@ -10,18 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from compcodes import ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
     called,
     check_output,
     check_overwriting,
+    cluster_of,
     duration,
     load_index,
+    load_vectors,
     number_of_results,
 )
 from compcodes.cli.parameters import whole
-from compcodes.data import load, load_ids, load_queries, save
+from compcodes.data import load_ids, load_queries, save
+from compcodes.sharded.index import is_sharded
 
 NAME = "search"
 
@@ -29,13 +33,14 @@ NAME = "search"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
-    add("index", help="from: compcodes build")
+    add("index", help="from: compcodes build; a file, or the folder of --shards")
     add("queries", help="vectors to search with, or one vector")
     add("-k", type=whole(1), default=10, help="answers for each query, or all there are (default: 10)")
     add("-o", "--output", metavar="IDS", help="write ids (queries × answers) to a .npy file")
     add("--scores", metavar="FILE", help="write scores (queries × answers) to a .npy file")
     add("--filter", metavar="IDS", help="a file of the ids among which to search (default: all)")
     add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
+    add("--scheduler", metavar="ADDRESS", help="search a folder of shards on a Dask cluster")
     add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
 
@@ -49,16 +54,20 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    index = load_index(args.index, args.jobs)
+    index = ShardedIndex.open(args.index, args.jobs) if is_sharded(args.index) else load_index(args.index, args.jobs)
+    if args.scheduler is not None and not isinstance(index, ShardedIndex):
+        raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
     Q = load_queries(args.queries)
-    vectors = None if args.rerank is None else load(args.rerank)
+    vectors = None if args.rerank is None else load_vectors(args.rerank)
     allowed = None if args.filter is None else load_ids(args.filter).reshape(-1)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
-    with called(names), Stopwatch() as watch:
-        scores, ids = index.search(
-            Q, k, filter=allowed, rerank=vectors, n_candidates=args.candidates, progress=args.progress
-        )
+    given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
+    with called(names), cluster_of(args.scheduler) as client, Stopwatch() as watch:
+        if isinstance(index, ShardedIndex):
+            scores, ids = index.search(Q, k, client=client, **given)
+        else:
+            scores, ids = index.search(Q, k, **given)
     if len(ids):  # a filter can leave fewer: as many for each query, the rest is padding
         k = int(np.count_nonzero(ids[0] != -1))
     scores, ids = scores[:, :k], ids[:, :k]

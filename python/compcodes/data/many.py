@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import importlib
+import itertools
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -212,7 +213,7 @@ def _pieces_of(path: str, column: str | None) -> tuple[list[Piece], np.dtype[Any
         layout = _layout(file, path, kind)
     step = max(1, PIECE // max(layout.stride, 1))
     bounds = [*range(0, layout.rows, step), layout.rows]
-    pairs = zip(bounds, bounds[1:], strict=False)
+    pairs = itertools.pairwise(bounds)
     return [Piece(path, a, b, b - a, layout.dim) for a, b in pairs], layout.dtype
 
 

@@ -80,8 +80,8 @@ class Quantizer(Estimator):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, (rows, M) a block, and are computed
-            when they are asked for, each task on one thread.
+            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, with blocks (rows, M), and
+            are computed when they are asked for, each task on one thread.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -99,7 +99,8 @@ class Quantizer(Estimator):
         if is_dask_array(X):
             from compcodes.training.dask import encoded
 
-            return encoded(self, X)
+            lazy: NDArray[np.uint8] = encoded(self, X)
+            return lazy
         X = as_vectors(X, "X", self._fitted().shape[2])
         return self._encode(X, staged(progress, "encode"))
 

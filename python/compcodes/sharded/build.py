@@ -111,7 +111,7 @@ def add_all(
         blocks = rows.between(*run)
         arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
         futures[workers.submit(_write_there, _core.__version__, folder, model, *arguments)] = run, source
-    for future in as_completed(futures):
+    for future in as_completed(futures):  # type: ignore[no-untyped-call]
         add(*futures.pop(future), folder / future.result())
 
 
@@ -129,7 +129,7 @@ def _write_there(version: str, folder: Path, model: str, *blocks: Any) -> str:
 def _write(folder: Path, model: str, n_jobs: int | None, report: Callable[[int], object] | None, source: Any) -> Path:
     """Write an index of some vectors to a new file in the folder."""
     index = Index.load(folder / model, n_jobs)
-    blocks = source.blocks() if isinstance(source, _OfFiles) else source
+    blocks: Iterable[Any] = source.blocks() if isinstance(source, _OfFiles) else source
     for block in blocks:
         array = np.asarray(block.compute() if hasattr(block, "dask") else block)
         step = max(1, CHUNK // max(1, array.shape[1] * array.itemsize))

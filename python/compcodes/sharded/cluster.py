@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +107,7 @@ def _cuts(sizes: list[int], parts: int) -> list[slice]:
         at = int(np.searchsorted(ends, total * part / parts)) + 1
         bounds.append(min(max(at, bounds[-1] + 1), len(sizes) - (parts - part)))
     bounds.append(len(sizes))
-    return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False)]
+    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
 def _counting(

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,11 +41,11 @@ class ShardedIndex:
 
     The folder holds `manifest.json` and a file for each shard, an `Index` of its own as `Index.save` writes it. All
     shards have the same model and settings. A search looks through them in order, as through one index with all their
-    vectors: the same scores and the same order, of equal scores the vector of the earlier shard first. Shards are mapped
-    into memory, so that the index may be larger than that.
+    vectors: the same scores and the same order, of equal scores the vector of the earlier shard first. Shards are
+    mapped into memory, so that the index may be larger than that.
 
-    Every change is a new version of the manifest, which takes the place of the one before at once; who has the index open
-    goes on with the version that was opened until `refresh`. Files of the last version but one are deleted.
+    Every change is a new version of the manifest, which takes the place of the one before at once; who has the index
+    open goes on with the version that was opened until `refresh`. Files of the last version but one are deleted.
 
     Attributes
     ----------
@@ -120,14 +120,14 @@ class ShardedIndex:
         folder.mkdir(exist_ok=True)
         codebooks = empty.quantizer.codebooks_
         name = fingerprint(codebooks)
-        own_metric, *settings = empty._core.settings()
+        settings = empty._core.settings()
 
         def made(current: Manifest | None) -> Manifest:
             if current is not None:
                 raise FileExistsError(errno.EEXIST, "holds a sharded index already: open it", os.fspath(folder))
             model = f"model-{name[:12]}{ENDING}"
             empty.save(folder / model)
-            return Manifest(0, name, model, codebooks.shape, own_metric, *settings)
+            return Manifest(0, name, model, codebooks.shape, *settings)
 
         commit(folder, made)
         return cls(folder, n_jobs)
@@ -233,8 +233,8 @@ class ShardedIndex:
         shard : Index or path
             Of the same model, metric and settings.
         first_id : int, optional
-            Added to the ids of its vectors. By default, where these are 0, 1, 2, …, the number after the largest id that
-            there ever was in the sharded index; otherwise 0.
+            Added to the ids of its vectors. By default, where these are 0, 1, 2, …, the number after the largest id
+            that there ever was in the sharded index; otherwise 0.
         source : str, optional
             What the vectors are, kept in the manifest.
 
@@ -271,8 +271,8 @@ class ShardedIndex:
         if other != manifest.fingerprint:
             raise ArgumentValueError(
                 "shard",
-                f"is of another model ({name} has the fingerprint {other[:12]}, the index {manifest.fingerprint[:12]}): "
-                "its codes are sums of other codewords",
+                f"is of another model ({name} has the fingerprint {other[:12]}, the index "
+                f"{manifest.fingerprint[:12]}): its codes are sums of other codewords",
             )
         if index._core.settings() != manifest.settings:
             raise ArgumentValueError(
@@ -439,15 +439,16 @@ class ShardedIndex:
         filter : (len(index),) bool, (m,) int, or range, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
         rerank : (len(index), d) array of any real type, or callable, optional
-            The vectors themselves, in the order of `ids`, of which only the candidates' rows are read; or a callable that
-            is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d). Scores are then exact.
+            The vectors themselves, in the order of `ids`, of which only the candidates' rows are read; or a callable
+            that is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d). Scores are
+            then exact.
         rerank_ids : (m,) int, optional
             The id of each row of `rerank`, each once, where its rows are in another order.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         client : dask.distributed.Client, optional
-            Search on its workers, each of which keeps a share of the shards open. The folder must be at the same path for
-            all of them. `rerank` is done here.
+            Search on its workers, each of which keeps a share of the shards open. The folder must be at the same path
+            for all of them. `rerank` is done here.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -456,8 +457,8 @@ class ShardedIndex:
         scores : (nq, k) float32
             Best first; −inf where there are fewer than k vectors.
         ids : (nq, k) int64
-            Of equal scores that of the earlier shard comes first, and within a shard that which was added first; −1 where
-            there are fewer than k vectors.
+            Of equal scores that of the earlier shard comes first, and within a shard that which was added first; −1
+            where there are fewer than k vectors.
 
         Raises
         ------
@@ -500,8 +501,8 @@ class ShardedIndex:
                 if len(vectors) != len(now.shards):
                     raise ArgumentValueError(
                         "rerank",
-                        f"has {len(vectors)} rows, the index holds {len(now.shards)} vectors: want a row for each of its "
-                        "ids, in their order",
+                        f"has {len(vectors)} rows, the index holds {len(now.shards)} vectors: want a row for each of "
+                        "its ids, in their order",
                     )
                 vectors = np.asarray(vectors[_among_live(now, places)])
         scores, ids, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
@@ -606,7 +607,7 @@ def _choice(now: Opened, filter: ArrayLike | range | None) -> Choice:
         return Choice()
     allowed = as_filter(filter)
     if isinstance(allowed, tuple) or allowed.dtype != bool:
-        return Choice(allowed)
+        return Choice(cast(Any, allowed))
     if len(allowed) != len(now.shards):
         raise ArgumentValueError(
             "filter", f"has {len(allowed)} entries, the index holds {len(now.shards)} vectors: want one for each"

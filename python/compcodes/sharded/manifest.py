@@ -128,7 +128,8 @@ def read(folder: Path) -> Manifest:
     try:
         shards = tuple(_made(Shard, shard) for shard in content.pop("shards"))
         made: Manifest = _made(Manifest, content)
-        manifest = replace(made, shards=shards, shape=tuple(made.shape), previous=tuple(made.previous))
+        M, K, d = made.shape
+        manifest = replace(made, shards=shards, shape=(M, K, d), previous=tuple(made.previous))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({error})") from None
     for name in manifest.files():

@@ -67,11 +67,11 @@ def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit:
         if len(dims) > 1:
             raise ArgumentValueError("X", f"has blocks of {' and '.join(map(str, dims))} dimensions: want one number")
         shape = sizes, dims[0] if dims else 0
-    sizes, dim = shape
-    if not sum(sizes):
+    rows, dim = shape
+    if not sum(rows):
         raise ArgumentValueError("X", f"has no rows in its {len(blocks)} blocks: training needs at least one vector")
     # Of blocks without rows nothing is needed.
-    some = [(one, n) for one, n in zip(held, sizes, strict=True) if n]
+    some = [(one, n) for one, n in zip(held, rows, strict=True) if n]
     made = Spread(engine, tuple(one for one, _ in some), tuple(n for _, n in some), dim)
     made.check()
     return replace(made, checked=True)

@@ -1,8 +1,8 @@
 """What a worker does with the vectors that it holds: the steps of `Local`, array by array.
 
-Here nothing is known of clusters. A step takes `Held` vectors, and their codes where it has any, and returns codes, which
-stay where they are, or sums and small samples, which are sent. Random numbers depend on rows and seeds only, so codes are
-those of `Local`, whatever the partition.
+Here nothing is known of clusters. A step takes `Held` vectors, and their codes where it has any, and returns codes,
+which stay where they are, or sums and small samples, which are sent. An encoder chooses a code by the vector and the
+seed alone, so codes are those of `Local`, whatever the partition.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ Kept: TypeAlias = Bytes | Improved
 
 SMALL = 1 << 25
 """Arrays below so many bytes are put together: each costs sums of its own."""
+
+
+CHECKED = 1 << 14
+"""Rows that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ def block_of(block: Any) -> NDArray[Any]:
     block = block.load() if hasattr(block, "load") and not isinstance(block, np.ndarray) else block
     values = getattr(block, "to_numpy", None)
     array = values() if callable(values) else np.asarray(block)
+    if array.ndim == 1 and len(array) and isinstance(array[0], str):
+        raise ArgumentTypeError(
+            "X",
+            'is a column of texts: where it holds lists, read it with dask.config.set({"dataframe.convert-string": False})',
+        )
     if array.dtype == object and array.ndim == 1:
         if not len(array):
             return np.zeros((0, 0), np.float32)
@@ -121,17 +130,14 @@ def weighed(held: Held, weights: Doubles) -> Held:
 
 def first_wrong(held: Held) -> int:
     """Return the first row that is not finite in float32; −1 if there is none."""
-    for rows, local in replace(held, unit=False).parts():
-        try:
-            local.check()
-        except ValueError:
-            block, step = local.X, 1 << 14
-            for first in range(0, len(block), step):
-                with np.errstate(over="ignore"):
-                    fine = np.isfinite(block[first : first + step].astype(np.float32)).all(axis=1)
-                if not fine.all():
-                    return rows.start + first + int(fine.argmin())
-            raise
+    first = 0
+    for block in held.blocks:
+        for start in range(0, len(block), CHECKED):
+            with np.errstate(over="ignore"):
+                rows = block[start : start + CHECKED].astype(np.float32, copy=False)
+            if not np.isfinite(rows).all():
+                return first + start + int(np.isfinite(rows).all(axis=1).argmin())
+        first += len(block)
     return -1
 
 
@@ -199,19 +205,20 @@ def loss_of(improved: Improved) -> float:
 
 def take_codes(codes: Kept, rows: NDArray[np.int64]) -> Bytes:
     """Return those of some rows."""
-    return codes_of(codes)[rows]
+    taken: Bytes = codes_of(codes)[rows]
+    return taken
 
 
 def put(codes: Kept, rows: NDArray[np.int64], own: Kept) -> Bytes:
     """Return codes with those of some rows in their places."""
-    changed = codes_of(codes).copy()  # what other tasks may have to start from again stays as it is
+    changed: Bytes = codes_of(codes).copy()  # what other tasks may have to start from again stays as it is
     changed[rows] = codes_of(own)
     return changed
 
 
 def encode(held: Held, coder: Pass) -> Bytes:
     """Choose codes."""
-    codes = np.zeros((len(held), len(coder.codebooks)), np.uint8)
+    codes: Bytes = np.zeros((len(held), len(coder.codebooks)), np.uint8)
     encoder = None
     for rows, local in held.parts():
         encoder = encoder or coder.build(local.n_jobs)
@@ -221,7 +228,7 @@ def encode(held: Held, coder: Pass) -> Bytes:
 
 def renewed(held: Held, coder: Pass, codes: Kept) -> Bytes:
     """Return the better of the codes there are and new ones, row by row."""
-    kept = codes_of(codes).copy()
+    kept: Bytes = codes_of(codes).copy()
     for rows, local in held.parts():
         kept[rows] = local.renewed(coder, kept[rows], None)
     return kept
@@ -296,8 +303,3 @@ def merged_worst(found: list[Worst], count: int, shape: tuple[int, int]) -> Wors
     errors, vectors, codes = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     order = np.argsort(-errors, kind="stable")[:count]
     return errors[order], vectors[order], codes[order]
-
-
-def refuse_type(value: Any) -> None:
-    """Refuse what training cannot take in blocks."""
-    raise ArgumentTypeError("X", f"is {type(value)}: want an array, a dask array, or a list of delayed blocks")

@@ -138,8 +138,7 @@ class Local:
         """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
         norms = _core.norms(self.X, objective.directions, self.n_jobs)
         by_norm = _core.weights_by_norm(norms, loss.weight_power or 0.0)
-        asked = queries is not None and loss.demand
-        wanted = demand(self.X, queries, seed, self.n_jobs) if asked else None
+        wanted = demand(self.X, queries, seed, self.n_jobs) if queries is not None and loss.demand else None
         return self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
 
     def with_weights(self, weights: Doubles | None) -> Local:

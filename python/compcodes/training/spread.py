@@ -1,11 +1,12 @@
 """Vectors in blocks that lie elsewhere: on the workers of a cluster, or in files. They send sums.
 
-`Spread` is to blocks what `Local` is to an array. The same rows are drawn for parts and samples, by their numbers in the
-whole, so training gives the same codebooks up to the order in which sums of float64 are added up.
+`Spread` is to blocks what `Local` is to an array. The same rows are drawn for parts and samples, by their numbers in
+the whole, so training gives the same codebooks up to the order in which sums of float64 are added up.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -48,7 +49,7 @@ class Engine(Protocol):
 
 
 class Here:
-    """This process: tasks are done when they are submitted."""
+    """The process itself: tasks are done when they are submitted."""
 
     def share(self, value: Any) -> Any:
         """Return it."""
@@ -162,7 +163,7 @@ class Spread:
         for place in range(1, len(places)):
             bounds.append(max(bounds[-1], int(np.searchsorted(ends, ends[-1] * place / len(places), side="right"))))
         bounds.append(len(self.sizes))
-        runs = [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False) if pair[0] < pair[1]]
+        runs = [slice(*pair) for pair in itertools.pairwise(bounds) if pair[0] < pair[1]]
         held = tuple(self.engine.keep(self.held[run], places[i % len(places)]) for i, run in enumerate(runs))
         sizes = tuple(sum(self.sizes[run]) for run in runs)
         return replace(self, held=held, sizes=sizes, weights=None, kept=True).with_weights(weights)
