@@ -83,7 +83,8 @@ def block_of(block: Any) -> NDArray[Any]:
     if array.ndim == 1 and len(array) and isinstance(array[0], str):
         raise ArgumentTypeError(
             "X",
-            'is a column of texts: where it holds lists, read it with dask.config.set({"dataframe.convert-string": False})',
+            "is a column of texts: where the file holds lists, read it with "
+            'dask.config.set({"dataframe.convert-string": False})',
         )
     if array.dtype == object and array.ndim == 1:
         if not len(array):
