@@ -117,7 +117,7 @@ def _encode_block(
     block: Any, model: Quantizer, version: str, starts: Any = None, block_info: Any = None
 ) -> NDArray[np.uint8]:
     same_version(version)
-    rows = np.asarray(block)
+    rows = steps.block_of(block)
     if starts is not None and block_info:  # an error names the row of the whole
         first = int(starts[block_info[0]["chunk-location"][0]])
         with np.errstate(over="ignore"):
