@@ -4,10 +4,11 @@
 
 Two workers of one thread stand for machines. Their processor time and the bytes that they send are counted, so that
 other work on this machine disturbs little: the gain that is shown is the local processor time over that of the busiest
-worker plus the client's, for a worker waits while the client solves. The model of costs below is fitted from these numbers.
+worker plus the client's, for a worker waits while the client solves. The model of costs is fitted from these numbers.
 """
 
 import contextlib
+import math
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from distributed import Client, LocalCluster
 
 import compcodes as cc
 from common import Report, parser, sift
+from compcodes.training.spread import FAN
 
 ANNEAL = 10
 """Iterations with noise, of little effort."""
@@ -35,7 +37,7 @@ TRIPS = 8
 @contextlib.contextmanager
 def workers(count):
     with (
-        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, memory_limit="1.5GB") as cluster,
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", memory_limit="1.5GB") as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -165,7 +167,7 @@ def peak():
 
 if __name__ == "__main__":
     folder, sample = sys.argv[1], int(sys.argv[2])
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1.5GB") as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit="1.5GB") as cluster:
         with Client(cluster) as client:
             X = cc.data.open_many(folder + "/vectors")
             q = cc.CompositionalCodes(effort="low", max_train=sample).fit(X)
@@ -221,9 +223,11 @@ def costs(fit, encode, scan, shape, report):
         for machines in MACHINES:
             passes = fit["anneal"] * min(fit["part"], trained) + fit["full"] * trained
             work = passes * fit["per_row"] / machines
-            network = fit["iterations"] * (machines * fit["sent"] / NETWORK + TRIPS * TRIP)
+            levels = math.ceil(math.log(machines, FAN)) if machines > 1 else 0  # of the tree in which sums are added
+            received = min(machines, FAN) * fit["sent"] * max(1, levels)
+            network = fit["iterations"] * (received / NETWORK + (TRIPS + levels) * TRIP)
             solve = fit["iterations"] * fit["solve"]
-            bound = max((work, "encoding"), (network, "the client's network"), (solve, "solving"))[1]
+            bound = max((work, "encoding"), (network, "the network"), (solve, "solving"))[1]
             memory = n * M / machines
             scanning = n * scan / machines
             rows.append(
@@ -231,7 +235,7 @@ def costs(fit, encode, scan, shape, report):
                     f"10^{len(str(n)) - 1}",
                     f"{machines:,}",
                     f"{(work + network + solve) / 60:.1f} min, {bound}",
-                    f"{fit['iterations'] * machines * fit['sent'] / 1e9:,.0f} GB",
+                    f"{fit['iterations'] * fit['sent'] / 1e9:,.1f} GB",
                     f"{n * encode / machines / 3600:,.2f} h",
                     f"{memory / 1e9:,.2f} GB",
                     f"{1e3 * (scanning + TRIP):,.0f} ms, {'scan' if scanning > TRIP else 'the way there'}",
@@ -242,7 +246,15 @@ def costs(fit, encode, scan, shape, report):
         f"{NETWORK * 8e-9:.0f} Gbit/s, {1e3 * TRIP:.0f} ms for each of {TRIPS} round trips of an iteration:\n"
     )
     report.table(
-        ("vectors", "machines", "training, bound by", "sent", "encoding", "codes of a machine", "a query, bound by"),
+        (
+            "vectors",
+            "machines",
+            "training, bound by",
+            "sent by each",
+            "encoding",
+            "codes of a machine",
+            "a query, bound by",
+        ),
         rows,
     )
 

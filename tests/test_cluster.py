@@ -22,7 +22,7 @@ def client():
     with (
         dask.config.set({"distributed.worker.daemon": False}),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="1GB"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GB"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -74,6 +74,20 @@ def test_integers_give_the_same_bits_whatever_the_partition():
     want = model.fit(BYTES).codebooks_
     for ends in PARTITIONS:
         np.testing.assert_array_equal(model.fit(blocks(BYTES, *ends)).codebooks_, want)
+
+
+def test_sums_of_many_workers_are_added_in_a_tree(monkeypatch):
+    from compcodes.training import spread
+
+    monkeypatch.setattr(spread, "FAN", 2)
+    monkeypatch.setattr(spread.Here, "places", lambda _: [None] * 7)
+    for loss in ("reconstruction", cc.InnerProduct(2.0, 0.0)):
+        model = cc.CompositionalCodes(**SMALL | {"anneal": 0, "max_iter": 1}, loss=loss)
+        want = model.fit(BYTES).codebooks_
+        found = model.fit(blocks(BYTES, *range(500, 8000, 500))).codebooks_
+        if loss == "reconstruction":
+            np.testing.assert_array_equal(found, want)
+        np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3)
 
 
 def test_a_cluster_gives_the_same_bits_too(client):

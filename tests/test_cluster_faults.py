@@ -25,7 +25,7 @@ def client():
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="1GB"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GB"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -57,6 +57,23 @@ def settled(client):
 
 def test_training_survives_a_killed_worker(client, quantizer):
     settled(client)
+    seen = []
+
+    def kill(stage, done, total):
+        if not seen and done > total / 3:
+            seen.append(killing(client, 0))
+
+    model = cc.CompositionalCodes(**MODEL.get_params())
+    model.fit(da.from_array(X, chunks=(1000, 12)), progress=kill)
+    seen[0].join()
+    np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
+
+
+def test_training_begins_anew_where_a_large_model_is_lost(client, quantizer, monkeypatch):
+    from compcodes import cluster
+
+    settled(client)
+    monkeypatch.setattr(cluster, "LARGE", 0)
     seen = []
 
     def kill(stage, done, total):

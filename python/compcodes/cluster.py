@@ -5,20 +5,26 @@ Dask is imported by who has a client, not here.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from compcodes import _core
 from compcodes.errors import ArgumentTypeError
 
-__all__ = ["Workers", "same_version", "share_of_threads"]
+__all__ = ["Workers", "again", "same_version", "share_of_threads"]
+
+T = TypeVar("T")
 
 LARGE = 8_000_000
 """Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that
 takes the place of another; it warns of tasks above 10 MB."""
+ATTEMPTS = 3
+"""How often work is begun, where a worker takes with it what cannot be computed again."""
 PATIENCE = 60
 """Seconds to wait for the first worker."""
 
@@ -60,6 +66,27 @@ class Workers:
                 finished(numbers[future.key])
         results: list[Any] = self.client.gather(list(futures))
         return results
+
+
+def again(work: Callable[[], T]) -> T:
+    """Do work on a cluster anew where it lost, with a worker, what no other one can compute: large shared values."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(_lost()):
+            return work()
+    return work()
+
+
+def _lost() -> type[BaseException]:
+    """Return what Dask raises for results that are gone."""
+    if "distributed" not in sys.modules:
+        return Nothing
+    from distributed.client import FutureCancelledError
+
+    return cast("type[BaseException]", FutureCancelledError)
+
+
+class Nothing(Exception):
+    """What is never raised."""
 
 
 def same_version(version: str) -> None:

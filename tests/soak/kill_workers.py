@@ -68,7 +68,7 @@ def main():
         tempfile.TemporaryDirectory() as folder,
         dask.config.set({"distributed.scheduler.allowed-failures": 3}),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -23,6 +23,7 @@ from compcodes._arrays import (
     check_rows,
 )
 from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start, check_choice
+from compcodes.cluster import again
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
@@ -187,9 +188,11 @@ class CompositionalCodes(Quantizer):
 
         Parameters
         ----------
-        X : (n, d) array of any real type
+        X : (n, d) array of any real type, `compcodes.data.Files`, dask.array, list of delayed blocks, or Dask column
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
-            number.
+            number. What is in blocks stays on the workers of the current `dask.distributed.Client`, which send sums;
+            without a client this process reads it. The codebooks are those of the same rows in one array, up to the
+            order in which float64 sums are added up.
         y : ignored
             Taken as scikit-learn's pipelines pass it: a label or target for each row of `X`.
         queries : (nq, d), optional
@@ -215,11 +218,13 @@ class CompositionalCodes(Quantizer):
             An array is not of real numbers; or `y` looks like queries or weights that were not named.
         """
         self._check()
-        shards: Shards | None = spread_of(X, self.metric == "cosine", self.n_jobs)
-        if shards is None:
+        spread = spread_of(X, self.metric == "cosine", self.n_jobs)
+        shards: Shards
+        if spread is None:
             X, weights = self._training_data(X, sample_weight)
             shards = Local(X, n_jobs=self.n_jobs)
         else:
+            shards = spread
             weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
         _refuse_unnamed(y, shards.shape)
         if queries is not None:
@@ -230,7 +235,7 @@ class CompositionalCodes(Quantizer):
             queries = unit(queries) if self.metric == "cosine" else queries
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
-        self._adopt(*self._train(shards, queries, weights, self.max_train, progress))
+        self._adopt(*again(lambda: self._train(shards, queries, weights, self.max_train, progress)))
         return self
 
     def partial_fit(

@@ -269,6 +269,17 @@ def equations(held: Held, codes: Kept, n_codewords: int, directions: Floats | No
     return A, b
 
 
+def added(*sums: Any) -> Any:
+    """Add up arrays, or pairs of them: in float64, unless all are exact in float32 and stay so."""
+    if isinstance(sums[0], tuple):
+        return tuple(added(*arrays) for arrays in zip(*sums, strict=True))
+    total = sums[0].astype(np.float64)
+    for one in sums[1:]:
+        total += one
+    exact = all(one.dtype == np.float32 for one in sums) and total.max(initial=0.0) < 1 << 24
+    return total.astype(np.float32) if exact else total
+
+
 def nothing(unknowns: int, dim: int) -> Sums:
     """Sums of no rows."""
     return np.zeros((unknowns, unknowns)), np.zeros((unknowns, dim))

@@ -26,6 +26,10 @@ from compcodes.training.shards import Codes, Doubles, Floats, Moments, Part, Rep
 __all__ = ["Engine", "Here", "Spread"]
 
 
+FAN = 8
+"""Sums that one place receives and adds up."""
+
+
 class Engine(Protocol):
     """Where tasks are done."""
 
@@ -233,19 +237,15 @@ class Spread:
 
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
-        found = self._sums(steps.equations, codes, lambda held, own: (held, own, n_codewords, directions))
-        (A, b), *others = found
-        A = A.astype(np.float64)
-        for more, other in others:
-            A += more
-            b = b + other
-        return A, b
+        found = self._added(steps.equations, codes, lambda held, own: (held, own, n_codewords, directions))
+        A, b = steps.added(*found)
+        return A.astype(np.float64, copy=False), b
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
         """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
         shared = self.engine.share(P)
-        found = self._sums(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
-        return np.asarray(sum(found[1:], found[0]))
+        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        return np.asarray(steps.added(*found))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
@@ -260,6 +260,14 @@ class Spread:
 
     def _sums(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
         return self._gather([self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)])
+
+    def _added(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
+        """Return sums, no more than `FAN`: of more workers they are added up on these, in a tree."""
+        tasks = [self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)]
+        while len(tasks) > FAN:
+            groups = [tasks[first : first + FAN] for first in range(0, len(tasks), FAN)]
+            tasks = [self.engine.submit(steps.added, *group) for group in groups]
+        return self._gather(tasks)
 
     def _with(self, codes: Codes) -> list[tuple[Any, Any]]:
         return list(zip(self.held, codes, strict=True))
