@@ -9,6 +9,7 @@ mod run;
 mod sharded;
 mod shared;
 mod steps;
+mod targets;
 
 use pyo3::prelude::*;
 
@@ -40,4 +41,6 @@ mod core {
         random_vectors, reseed, residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm,
         worst,
     };
+    #[pymodule_export]
+    use super::targets::Target;
 }
