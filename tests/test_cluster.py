@@ -20,7 +20,8 @@ SMALL = {"n_codebooks": 3, "n_codewords": 16, "effort": "low", "max_iter": 2, "a
 @pytest.fixture(scope="module")
 def client():
     with (
-        dask.config.set({"distributed.worker.daemon": False}),
+        # Whatever workers hold is written to disk at once, and read when it is needed.
+        dask.config.set({"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GB"
         ) as cluster,

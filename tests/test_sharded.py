@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -54,6 +55,11 @@ def test_it_finds_what_one_index_finds(quantizer, tmp_path, metric):
     np.testing.assert_array_equal(index.reconstruct([2999, 0, 4]), whole.reconstruct([2999, 0, 4]))
     assert index.bytes_per_vector == whole.bytes_per_vector and index.metric == metric
     assert index.quantizer.decode(np.zeros((1, 3), np.uint8)).shape == (1, 12)
+
+
+def test_a_pickle_is_the_folder(folder):
+    again = pickle.loads(pickle.dumps(folder))
+    same(again.search(Q, 5), folder.search(Q, 5))
 
 
 def test_an_index_without_shards_finds_nothing(quantizer, tmp_path):
@@ -230,6 +236,11 @@ def test_a_build_goes_on_where_it_was_interrupted(quantizer, tmp_path):
         cc.ShardedIndex.build(path, quantizer, X, 5)
     with pytest.raises(ValueError, match="other vectors"):
         cc.ShardedIndex.build(path, quantizer, X[::-1], 6)
+    wrong = X.copy()
+    wrong[2600, 3] = np.nan
+    with pytest.raises(ValueError, match="X row 2600 holds NaN"):
+        cc.ShardedIndex.build(tmp_path / "wrong", quantizer, wrong, 6)
+    assert len(cc.ShardedIndex.open(tmp_path / "wrong")) == 2500
     index = cc.ShardedIndex.build(path, quantizer, X, 6)
     assert len(index.shards) == 6 and files <= {shard.file for shard in index.shards}
     same(index.search(Q, 50), whole.search(Q, 50))

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._arrays import check_rows
 from compcodes.cluster import Workers, same_version, share_of_threads
 from compcodes.data.files import new_file
 from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
 from compcodes.index import Index
+from compcodes.training.held import block_of
 from compcodes.training.sources import is_dask_array
 
 if TYPE_CHECKING:
@@ -96,26 +98,26 @@ def add_all(
         if report is not None:
             report(done[0], n)
 
+    model = index._opened.manifest.model
     if client is None:
         for run, source in left.items():
             here = done[0]
             within = None if report is None else lambda rows, here=here: report(here + rows, n)
-            add(run, source, _write(index.path, index._opened.manifest.model, index.n_jobs, within, rows.between(*run)))
+            add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run))))
         return
     from distributed import as_completed
 
-    workers = Workers(client)
-    folder, model = Path(os.path.abspath(index.path)), index._opened.manifest.model
+    workers, folder = Workers(client), Path(os.path.abspath(index.path))
     futures = {}
     for run, source in left.items():
         blocks = rows.between(*run)
         arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
-        futures[workers.submit(_write_there, _core.__version__, folder, model, *arguments)] = run, source
+        futures[workers.submit(_write_there, _core.__version__, folder, model, run[0], *arguments)] = run, source
     for future in as_completed(futures):  # type: ignore[no-untyped-call]
         add(*futures.pop(future), folder / future.result())
 
 
-def _write_there(version: str, folder: Path, model: str, *blocks: Any) -> str:
+def _write_there(version: str, folder: Path, model: str, first: int, *blocks: Any) -> str:
     """Write a shard, on a worker; returns the name of the file."""
     same_version(version)
     if not (folder / model).exists():
@@ -123,18 +125,28 @@ def _write_there(version: str, folder: Path, model: str, *blocks: Any) -> str:
             2, "a worker does not see the folder of the index: is it at this path there", str(folder)
         )
     source = blocks[0] if blocks and isinstance(blocks[0], _OfFiles) else blocks
-    return _write(folder, model, share_of_threads(), None, source).name
+    return _write(folder, model, share_of_threads(), None, (first, source)).name
 
 
-def _write(folder: Path, model: str, n_jobs: int | None, report: Callable[[int], object] | None, source: Any) -> Path:
-    """Write an index of some vectors to a new file in the folder."""
+def _write(
+    folder: Path,
+    model: str,
+    n_jobs: int | None,
+    report: Callable[[int], object] | None,
+    vectors: tuple[int, Any],
+) -> Path:
+    """Write an index of some vectors, from a row of the whole on, to a new file in the folder."""
     index = Index.load(folder / model, n_jobs)
+    start, source = vectors
     blocks: Iterable[Any] = source.blocks() if isinstance(source, _OfFiles) else source
     for block in blocks:
-        array = np.asarray(block.compute() if hasattr(block, "dask") else block)
+        array = block_of(block.compute() if hasattr(block, "dask") else block)
         step = max(1, CHUNK // max(1, array.shape[1] * array.itemsize))
         for first in range(0, len(array), step):
-            index.add(array[first : first + step])
+            chunk, row = array[first : first + step], start + len(index)
+            with np.errstate(over="ignore"):  # an error names the row of the whole
+                check_rows("X", chunk.astype(np.float32, copy=False), np.arange(row, row + len(chunk)))
+            index.add(chunk)
             if report is not None:
                 report(len(index))
     path = new_file(folder)

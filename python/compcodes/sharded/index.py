@@ -18,6 +18,7 @@ from compcodes import _core
 from compcodes._arrays import as_count, as_ids, as_queries, as_vectors, check_jobs
 from compcodes._choices import Metric
 from compcodes.data.files import new_file
+from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
 from compcodes.index import Index, MetricWarning, as_filter, fetched
 from compcodes.progress import ProgressLike, staged
@@ -192,7 +193,7 @@ class ShardedIndex:
             dims = index._opened.manifest.shape[2]
             raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
         build.add_all(index, rows, n_shards, client, staged(progress, "build"))
-        return index
+        return index.refresh()
 
     def add(
         self, X: ArrayLike, ids: ArrayLike | None = None, *, source: str | None = None, progress: ProgressLike = None
@@ -261,7 +262,7 @@ class ShardedIndex:
             self._take([(partial, index._core, source)], first_id)
         finally:
             partial.unlink(missing_ok=True)
-        return self
+        return self.refresh()
 
     def _check(self, index: Index, name: str) -> None:
         """Refuse what codes of another model, or of other settings, are in."""
@@ -287,12 +288,14 @@ class ShardedIndex:
         first_id: int | None = None,
         in_order: bool = False,
     ) -> None:
-        """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids."""
+        """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids.
+
+        It is not open then: that is for `refresh`.
+        """
         checked = [(path, index, source, path.stat().st_size, crc_of(path)) for path, index, source in files]
 
         def made(current: Manifest | None) -> Manifest:
             assert current is not None
-            now = opened(self.path)
             shards, next_id = list(current.shards), current.next_id
             for path, index, source, size, crc in checked:
                 ids = index.ids()
@@ -301,7 +304,7 @@ class ShardedIndex:
                 low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
                 if first < 0 or high > LARGEST:
                     raise ArgumentValueError("first_id", f"is {first}: want at least 0, and ids of at most 2**63 - 1")
-                self._refuse_known(now, shards[len(current.shards) :], ids + first, low, high)
+                self._refuse_known(current, shards[len(current.shards) :], ids + first, low, high)
                 name = f"shard-{current.version + 1}-{len(shards)}{ENDING}"
                 os.replace(path, self.path / name)
                 shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
@@ -310,18 +313,17 @@ class ShardedIndex:
                 shards.sort(key=lambda shard: shard.first_id)
             return replace(current, shards=tuple(shards), next_id=next_id)
 
-        self._commit(made)
+        commit(self.path, made)
 
-    @staticmethod
-    def _refuse_known(now: Opened, new: list[Shard], ids: NDArray[np.int64], low: int, high: int) -> None:
+    def _refuse_known(self, current: Manifest, new: list[Shard], ids: NDArray[np.int64], low: int, high: int) -> None:
         """Refuse ids that are there already."""
         if not len(ids):
             return
         for shard in new:
             if low <= shard.highest_id and shard.lowest_id <= high:
                 raise ValueError(f"ids {low} to {high} overlap those of another shard: give first_id")
-        if any(low <= shard.highest_id and shard.lowest_id <= high for shard in now.manifest.shards):
-            found = now.shards.find(ids)
+        if any(low <= shard.highest_id and shard.lowest_id <= high for shard in current.shards):
+            found = opened(self.path, self._opened).shards.find(ids)
             if (found >= 0).any():
                 raise ValueError(f"ids hold {ids[np.argmax(found >= 0)]}, which the index has already: give first_id")
 
@@ -492,19 +494,22 @@ class ShardedIndex:
         else:
             found = now.shards.candidates(queries, n_candidates, *choice.arguments(), self.n_jobs, report)
             candidates, places = found
+        row_ids = None
         if callable(rerank):
-            vectors, row_ids = fetched(rerank, candidates.ids(), dim), None
-        else:
+            vectors = fetched(rerank, candidates.ids(), dim)
+        elif rerank_ids is not None:
             vectors = as_vectors(rerank, "rerank", dim)
-            row_ids = None if rerank_ids is None else as_ids(rerank_ids, len(vectors), "rerank_ids")
-            if row_ids is None:
-                if len(vectors) != len(now.shards):
-                    raise ArgumentValueError(
-                        "rerank",
-                        f"has {len(vectors)} rows, the index holds {len(now.shards)} vectors: want a row for each of "
-                        "its ids, in their order",
-                    )
-                vectors = np.asarray(vectors[_among_live(now, places)])
+            row_ids = as_ids(rerank_ids, len(vectors), "rerank_ids")
+        else:
+            # Of an array or of files only the candidates' rows are read.
+            rows: Any = rerank if isinstance(rerank, Files) else as_vectors(rerank, "rerank", dim)
+            if len(rows) != len(now.shards):
+                raise ArgumentValueError(
+                    "rerank",
+                    f"has {len(rows)} rows, the index holds {len(now.shards)} vectors: want a row for each of its ids, "
+                    "in their order",
+                )
+            vectors = as_vectors(rows[_among_live(now, places)], "rerank", dim)
         scores, ids, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
         return scores, ids
 
@@ -542,6 +547,9 @@ class ShardedIndex:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MetricWarning)  # said when the folder was made
             return Index.load(self.path / self._opened.manifest.model, self.n_jobs)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path.absolute(), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from compcodes.data.many import Files
 from compcodes.training.spread import Spread
 
 __all__ = ["is_dask_array", "spread_of"]
@@ -12,7 +13,7 @@ __all__ = ["is_dask_array", "spread_of"]
 
 def spread_of(X: Any, unit: bool, n_jobs: int | None) -> Spread | None:
     """Take what is in blocks: of Dask, or files; None for anything else, which is taken as an array."""
-    if hasattr(X, "pieces"):
+    if isinstance(X, Files):
         from compcodes.training.dask import spread
 
         return spread(X.pieces(), X.piece_sizes(), unit, n_jobs)

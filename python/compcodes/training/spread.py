@@ -65,8 +65,9 @@ class Here:
 
     def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
         """Return results."""
-        for i in range(len(futures) if finished else 0):
-            finished and finished(i)
+        if finished is not None:
+            for i in range(len(futures)):
+                finished(i)
         return list(futures)
 
     def places(self) -> list[str | None]:
