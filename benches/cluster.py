@@ -25,6 +25,8 @@ from compcodes.training.spread import FAN
 
 ANNEAL = 10
 """Iterations with noise, of little effort."""
+IDLE = 4.0
+"""Seconds that the cost of waiting is measured for; it is taken off what work takes."""
 MACHINES = (1, 10, 100, 1000)
 NETWORK = 1.25e9
 """Bytes per second of one machine: 10 Gbit/s."""
@@ -55,12 +57,16 @@ def counters(client):
 
 def measured(client, work):
     """Wall time, processor time here and on the workers, and bytes sent while something is done."""
+    before = counters(client)
+    time.sleep(IDLE)
     here, there, sent = counters(client)
     start = time.perf_counter()
     result = work()
     wall = time.perf_counter() - start
     later, after, total = counters(client)
-    return result, wall, later - here, after - there, total - sent
+    # Processes that wait listen to each other: that is no part of the work, and longer on a busy machine.
+    idle, idle_there = (here - before[0]) / IDLE, (there - before[1]) / IDLE
+    return result, wall, later - here - idle * wall, after - there - idle_there * wall, total - sent
 
 
 def local(work):

@@ -138,11 +138,7 @@ impl Shards {
     }
 
     /// Candidates found elsewhere, by their positions (nq, n) i64, −1 for none; and the positions of their ids.
-    fn chosen<'py>(
-        &self,
-        py: Python<'py>,
-        positions: PyReadonlyArray2<'py, i64>,
-    ) -> (Candidates, Ids<'py>) {
+    fn chosen<'py>(&self, py: Python<'py>, positions: PyReadonlyArray2<'py, i64>) -> (Candidates, Ids<'py>) {
         let (candidates, positions) = self.shards.named(positions.as_array().to_owned());
         (Candidates { candidates }, positions.into_pyarray(py))
     }
