@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import Index, MetricWarning, ShardedIndex
@@ -23,9 +22,11 @@ from compcodes.cli.common import (
     load_model,
     load_vectors,
     sizes,
+    written,
 )
-from compcodes.cli.parameters import add_parameter, whole
-from compcodes.data import Files, load, load_ids
+from compcodes.cli.parameters import add_column, add_parameter, whole
+from compcodes.data import Files, load, load_names
+from compcodes.data.files import file_of, with_column
 from compcodes.progress import ProgressLike, staged
 from compcodes.sharded.index import is_sharded
 
@@ -39,8 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("vectors", nargs="?", help="the database's vectors: a file, a folder, or a pattern in quotes")
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
-    parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
-    parser.add_argument("--column", metavar="NAME", help="of Parquet files, the column of vectors")
+    add_column(parser)
+    names = parser.add_mutually_exclusive_group()
+    names.add_argument(
+        "--ids",
+        metavar="FILE",
+        help="an integer or a string for each vector, in a file of any kind, or of text lines (default: 0, 1, 2, …)",
+    )
+    names.add_argument("--id-column", metavar="NAME", help="their column in the file of the vectors (.parquet, .h5)")
     parser.add_argument(
         "--shards",
         type=whole(1),
@@ -52,36 +59,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
     )
     add_parameter(parser, Index, "scale", help="correct the length of approximations, for one more byte each (ip)")
+    add_parameter(
+        parser,
+        Index,
+        "residuals",
+        help="keep what proves results exact, for five more bytes each (ip, not with --scale)",
+    )
+    parser.add_argument(
+        "--compact-norms",
+        action="store_true",
+        help="one more byte each instead of five (l2): the results are the same, and take longer to find",
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode what is not encoded yet, and write the index."""
-    if args.scale and args.codes is not None:
-        raise UsageError("--scale compares codes with vectors: it needs them instead of --codes")
-    for option, value in (("--codes", args.codes), ("--ids", args.ids)):
+    for option in ("scale", "residuals"):
+        if getattr(args, option) and args.codes is not None:
+            raise UsageError(f"--{option} compares codes with vectors: it needs them instead of --codes")
+    if args.codes is not None and (args.column or args.id_column):
+        raise UsageError("--column and --id-column are of the file of vectors, which --codes takes the place of")
+    for option, value in (("--codes", args.codes), ("--ids", args.ids), ("--id-column", args.id_column)):
         if args.shards is not None and value is not None:
             raise UsageError(f"--shards takes vectors, whose ids are the numbers of their rows: leave out {option}")
     if args.scheduler is not None and args.shards is None:
         raise UsageError("--scheduler encodes shards: it needs --shards N")
+    if args.id_column is not None:
+        args.ids = with_column(file_of(str(args.vectors)), args.id_column, "--id-column")
     check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
     if args.shards is not None:
         return _sharded(args)
     check_output(args.output)
     model = load_model(args.model, args.jobs)
-    ids = None if args.ids is None else load_ids(args.ids).reshape(-1)
-    with called({"metric": "--metric", "scale": "--scale", "X": str(args.vectors)}), Stopwatch() as watch:
+    ids = None if args.ids is None else load_names(args.ids)
+    names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
+    names |= {"X": str(args.vectors), "ids": str(args.ids), "codes": str(args.codes)}
+    with called(names), Stopwatch() as watch:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", MetricWarning)
-            index = Index(model, args.metric, args.jobs, scale=args.scale)
+            index: Index[Any] = Index(
+                model,
+                args.metric,
+                args.jobs,
+                scale=args.scale,
+                residuals=args.residuals,
+                exact_norms=not args.compact_norms,
+                keys=ids is not None and ids.dtype == object,
+            )
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
             _add(index, load_vectors(args.vectors, args.column), ids, args.progress)
-    index.save(args.output)
+    with written(args.output):
+        index.save(args.output)
     return _result(args, index, watch, caught)
 
 
-def _add(index: Index, X: NDArray[Any] | Files, ids: NDArray[np.int64] | None, progress: ProgressLike) -> None:
+def _add(index: Index[Any], X: NDArray[Any] | Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
     """Add vectors, of many files a piece at a time."""
     if not isinstance(X, Files):
         index.add(X, ids=ids, progress=progress)
@@ -103,8 +137,9 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
     elif any(Path(args.output).iterdir()) and not is_sharded(args.output):
         raise UsageError(f"-o {args.output}: the folder holds something else than a sharded index")
     model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
-    names = {"metric": "--metric", "scale": "--scale", "X": str(args.vectors), "shard": args.model}
-    given = {"scale": args.scale, "progress": args.progress}
+    names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
+    names |= {"X": str(args.vectors), "shard": args.model}
+    given = {"scale": args.scale, "residuals": args.residuals, "exact_norms": not args.compact_norms}
     with (
         called(names),
         Stopwatch() as watch,
@@ -112,12 +147,25 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", MetricWarning)
-        index = ShardedIndex.build(args.output, model, X, args.shards, args.metric, args.jobs, client=client, **given)
+        index = ShardedIndex.build(
+            args.output,
+            model,
+            X,
+            args.shards,
+            args.metric,
+            args.jobs,
+            client=client,
+            progress=args.progress,
+            **given,
+        )
     return _result(args, index, watch, caught) | {"shards": len(index.shards), "version": index.version}
 
 
 def _result(
-    args: argparse.Namespace, index: Index | ShardedIndex, watch: Stopwatch, caught: list[warnings.WarningMessage]
+    args: argparse.Namespace,
+    index: Index[Any] | ShardedIndex,
+    watch: Stopwatch,
+    caught: list[warnings.WarningMessage],
 ) -> dict[str, Any]:
     notes = {"warning": str(caught[0].message)} if caught else {}
     return {

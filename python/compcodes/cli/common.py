@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compcodes import Index, Quantizer
 from compcodes.data import Files, load, open_many
-from compcodes.data.files import check_regular, file_of
+from compcodes.data.files import check_regular, file_of, with_column
 from compcodes.data.many import is_many
 from compcodes.errors import ArgumentError
 
@@ -86,7 +86,7 @@ def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
     """Open a file of vectors, or many: a folder or a pattern. `column` names that of Parquet files."""
     if is_many(path):
         return open_many(path, column)
-    return load(path) if column is None else open_many([path], column)
+    return load(with_column(path, column))
 
 
 @contextmanager

@@ -9,22 +9,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["columns_of", "load_hdf5", "load_parquet", "vectors_of"]
+from compcodes.interop.columns import from_arrow
+
+__all__ = ["columns_of", "load_hdf5", "load_parquet", "names_of_parquet", "vectors_of"]
 
 
-def load_parquet(path: Path) -> NDArray[Any]:
+def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
     """Read a Parquet file whose vectors are one column of lists, or whose columns are all numbers.
 
-    A column of lists may stand among other columns; there must be exactly one.
+    Without a name there must be exactly one column of lists; it may stand among other columns. A column that is named
+    may also be of strings or numbers, such as ids.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
     parquet = _need("pyarrow.parquet", extra="parquet", path=path)
     try:
-        names, _ = columns_of(parquet.read_schema(path), None, path)
-        table = parquet.read_table(path, columns=names)
+        schema = parquet.read_schema(path)
+        lists = [field.name for field in schema if _is_list(pa, field.type)]
+        if column is not None and column not in schema.names:
+            raise ValueError(f"no column {column!r}; it holds {', '.join(schema.names) or 'none'}")
+        columns = [column] if column is not None else lists or schema.names
+        if column is None and (len(lists) > 1 or not columns):
+            raise ValueError(f"expected one column of lists, found {lists}: choose one as {path}:NAME")
+        others = [
+            field.name
+            for field in schema
+            if field.name in columns
+            and not (lists or pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
+        ]
+        if column is None and others:
+            raise ValueError(f"column {others[0]!r} is not of numbers, and none is of lists: choose one as {path}:NAME")
+        table = parquet.read_table(path, columns=columns)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
-    return vectors_of(table, None, path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    read = [_column(path, name, table.column(name)) for name in columns]
+    return read[0] if lists or column is not None else np.stack(read, axis=1)
 
 
 def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], bool]:
@@ -45,21 +65,28 @@ def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], b
 
 def vectors_of(table: Any, column: str | None, path: Any) -> NDArray[Any]:
     """Return the vectors in a table that has no other columns, (n, d)."""
-    compute = _need("pyarrow.compute", extra="parquet", path=path)
     _, is_list = columns_of(table.schema, column, path)
-    table = table.combine_chunks()
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        if missing := values.null_count or (values.combine_chunks().flatten().null_count if is_list else 0):
-            raise ValueError(f"{path}: column {name!r} has {missing} missing values")
-    if not is_list:
-        return np.stack([values.to_numpy() for values in table.columns], axis=1)
-    values = table.column(0).combine_chunks()
-    lengths = np.unique(compute.list_value_length(values).to_numpy(zero_copy_only=False))
-    if len(lengths) > 1:
-        name = table.column_names[0]
-        raise ValueError(f"{path}: lists in {name!r} must have one length, found {lengths.tolist()[:5]}")
-    flat: NDArray[Any] = values.flatten().to_numpy(zero_copy_only=False)
-    return flat.reshape(len(values), -1 if len(values) else 0)
+    read = [_column(path, name, table.column(name)) for name in table.column_names]
+    return read[0] if is_list else np.stack(read, axis=1)
+
+
+def names_of_parquet(path: Path) -> list[str]:
+    """The columns of a Parquet file that may hold ids: of integers or of strings."""
+    pa = _need("pyarrow", extra="parquet", path=path)
+    parquet = _need("pyarrow.parquet", extra="parquet", path=path)
+    try:
+        schema = parquet.read_schema(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
+    strings = (pa.types.is_string, pa.types.is_large_string)
+    return [f.name for f in schema if pa.types.is_integer(f.type) or any(is_kind(f.type) for is_kind in strings)]
+
+
+def _column(path: Path, name: str, column: Any) -> NDArray[Any]:
+    try:
+        return from_arrow(column, f"column {name!r}")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
@@ -83,7 +110,8 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
         found = file[dataset]
         offset = found.id.get_offset()
-        if offset is not None and found.size:
+        is_plain = found.dtype.kind in "fiub"  # others are addresses of what lies elsewhere
+        if offset is not None and found.size and is_plain:
             return np.memmap(path, found.dtype, mode="r", offset=offset, shape=found.shape)
         return np.asarray(found)
 

@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes import _core
 from compcodes._arrays import as_count, as_ids, as_queries, as_vectors, check_jobs
 from compcodes._choices import Metric
+from compcodes._filters import as_filter
 from compcodes.data.files import new_file
 from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
-from compcodes.index import Index, MetricWarning, as_filter, fetched
+from compcodes.index import Index, MetricWarning, _fetched
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.protocol import QuantizerLike
 from compcodes.quantizers.quantizer import Quantizer
@@ -267,6 +268,8 @@ class ShardedIndex:
     def _check(self, index: Index, name: str) -> None:
         """Refuse what codes of another model, or of other settings, are in."""
         manifest = self._opened.manifest
+        if index.has_keys:
+            raise ArgumentValueError("shard", "has keys: shards name vectors by numbers")
         codebooks = index._quantizer.codebooks_
         other = fingerprint(codebooks)
         if other != manifest.fingerprint:
@@ -298,7 +301,7 @@ class ShardedIndex:
             assert current is not None
             shards, next_id = list(current.shards), current.next_id
             for path, index, source, size, crc in checked:
-                ids = index.ids()
+                ids = np.asarray(index.ids(), np.int64)
                 by_position = bool((ids == np.arange(len(ids))).all())
                 first = (next_id if by_position else 0) if first_id is None else first_id
                 low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
@@ -387,10 +390,10 @@ class ShardedIndex:
                     shards.append(shard)
                     continue
                 index = _core.Index.load(os.fspath(self.path / shard.file), False, self.n_jobs)
-                index.remove(index.ids()[now.removed[i]], self.n_jobs)
+                index.remove(np.asarray(index.ids(), np.int64)[now.removed[i]], self.n_jobs)
                 if not len(index):
                     continue
-                ids = index.ids() + shard.first_id
+                ids = np.asarray(index.ids(), np.int64) + shard.first_id
                 name = f"shard-{current.version + 1}-{i}{ENDING}"
                 index.save(os.fspath(self.path / name), self.n_jobs)
                 path = self.path / name
@@ -479,7 +482,7 @@ class ShardedIndex:
         n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
         if n_candidates < k:
             raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
-        choice, report = _choice(now, filter), staged(progress, "search")
+        choice, report = _choice(now, filter, len(queries)), staged(progress, "search")
         if client is not None:
             from compcodes.sharded.cluster import search_on
 
@@ -492,11 +495,11 @@ class ShardedIndex:
             scores, ids, _ = now.shards.search(queries, k, *choice.arguments(), self.n_jobs, report)
             return scores, ids
         else:
-            found = now.shards.candidates(queries, n_candidates, *choice.arguments(), self.n_jobs, report)
-            candidates, places = found
+            limits = choice.arguments()
+            candidates, places = now.shards.candidates(queries, n_candidates, *limits, self.n_jobs, report)
         row_ids = None
         if callable(rerank):
-            vectors = fetched(rerank, candidates.ids(), dim)
+            vectors = _fetched(rerank, np.asarray(candidates.ids(), np.int64), dim)
         elif rerank_ids is not None:
             vectors = as_vectors(rerank, "rerank", dim)
             row_ids = as_ids(rerank_ids, len(vectors), "rerank_ids")
@@ -510,8 +513,8 @@ class ShardedIndex:
                     "in their order",
                 )
             vectors = as_vectors(rows[_among_live(now, places)], "rerank", dim)
-        scores, ids, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
-        return scores, ids
+        scores, found, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
+        return scores, np.asarray(found, np.int64)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -609,11 +612,13 @@ def is_sharded(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
 
-def _choice(now: Opened, filter: ArrayLike | range | None) -> Choice:
+def _choice(now: Opened, filter: ArrayLike | range | None, n_queries: int) -> Choice:
     """Bring a filter to what each shard can tell."""
     if filter is None:
         return Choice()
-    allowed = as_filter(filter)
+    allowed = as_filter(filter, "filter", n_queries, False)
+    if (isinstance(allowed, tuple) and len(allowed) == 2) or getattr(allowed, "ndim", 1) == 2:
+        raise ArgumentValueError("filter", "is one for each query: a sharded index takes one for all of them")
     if isinstance(allowed, tuple) or allowed.dtype != bool:
         return Choice(cast(Any, allowed))
     if len(allowed) != len(now.shards):

@@ -2,7 +2,7 @@
 
 use crate::arrays::{ids, queries};
 use crate::errors::to_python;
-use crate::index::{Allowed, Candidates, Filter, Index};
+use crate::index::{Candidates, Index};
 use crate::run::run;
 use compcodes::Result;
 use compcodes::index::sharded::{self, Allow, Shard};
@@ -20,9 +20,32 @@ pub(crate) struct Shards {
     shards: sharded::Shards,
 }
 
-/// What the arguments of a search allow, off the interpreter lock.
+/// Which vectors a search may find.
+#[derive(FromPyObject)]
+enum Filter<'py> {
+    /// The first id, the last one, and the step.
+    Range((i64, i64, u64)),
+    Ids(Bound<'py, PyAny>),
+}
+
+/// The same, off the interpreter lock.
+enum Among {
+    Range(i64, i64, u64),
+    Ids(Vec<i64>),
+}
+
+impl Filter<'_> {
+    fn detach(self) -> PyResult<Among> {
+        match self {
+            Filter::Range((first, last, step)) => Ok(Among::Range(first, last, step)),
+            Filter::Ids(array) => Ok(Among::Ids(ids(&array, "filter")?.as_array().to_vec())),
+        }
+    }
+}
+
+/// What the arguments of a search allow.
 struct Choice {
-    filter: Option<Allowed>,
+    filter: Option<Among>,
     masks: Option<Vec<Vec<bool>>>,
 }
 
@@ -36,9 +59,11 @@ impl Choice {
         match (&self.filter, &self.masks) {
             (None, None) => Ok(Allow::Everything),
             (None, Some(masks)) => Ok(Allow::Masks(masks)),
-            (Some(Allowed::Ids(ids)), None) => Ok(Allow::Ids(ids)),
-            (Some(Allowed::Range(first, last, step)), None) => Ok(Allow::Range(*first, *last, *step)),
-            _ => Err(compcodes::Error::Invalid("want ids, a range, or a mask for each shard".to_owned())),
+            (Some(Among::Ids(ids)), None) => Ok(Allow::Ids(ids)),
+            (Some(Among::Range(first, last, step)), None) => Ok(Allow::Range(*first, *last, *step)),
+            (Some(_), Some(_)) => {
+                Err(compcodes::Error::Invalid("want ids, a range, or a mask for each shard".to_owned()))
+            }
         }
     }
 }
@@ -134,12 +159,12 @@ impl Shards {
         let search =
             |monitor: &dyn Monitor| self.shards.candidates(queries, n_candidates, choice.allow()?, monitor);
         let (candidates, positions) = run(py, n_jobs, progress, search)?;
-        Ok((Candidates { candidates }, positions.into_pyarray(py)))
+        Ok((Candidates { candidates, keys: None }, positions.into_pyarray(py)))
     }
 
     /// Candidates found elsewhere, by their positions (nq, n) i64, −1 for none; and the positions of their ids.
     fn chosen<'py>(&self, py: Python<'py>, positions: PyReadonlyArray2<'py, i64>) -> (Candidates, Ids<'py>) {
         let (candidates, positions) = self.shards.named(positions.as_array().to_owned());
-        (Candidates { candidates }, positions.into_pyarray(py))
+        (Candidates { candidates, keys: None }, positions.into_pyarray(py))
     }
 }

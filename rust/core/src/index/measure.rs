@@ -24,7 +24,7 @@
 use super::frame::{Frame, decode};
 use crate::codebooks::Codebooks;
 use crate::error::{Error, Result, invalid};
-use crate::scan::{Hits, Measure};
+use crate::scan::Measure;
 use crate::vectors::metric::{Metric, squared_norm};
 use ndarray::{Array2, ArrayView2};
 
@@ -103,14 +103,6 @@ impl<'a> Exact<'a> {
 /// A query whose distances f32 cannot hold.
 pub(super) fn beyond(row: usize) -> Error {
     invalid!("Q row {row} is too far away: the square of its distance is beyond float32")
-}
-
-/// Refuses `hits` of a query whose distances f32 cannot hold.
-pub(super) fn check_within(hits: &Hits) -> Result<()> {
-    let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
-    let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-    let row = rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
-    row.map_or(Ok(()), |row| Err(beyond(row)))
 }
 
 impl Measure for Exact<'_> {

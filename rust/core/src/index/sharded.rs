@@ -6,7 +6,7 @@
 
 use super::candidates::Candidates;
 use super::measure::{self, Exact};
-use super::search::{BATCH, Scored, check_finite};
+use super::search::{BATCH, Scored, beyond, check_finite};
 use super::{Index, filter};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
@@ -174,10 +174,17 @@ impl Shards {
     ) -> Result<Hits> {
         let allowed = self.allowed(allow, monitor)?;
         let hits = self.scan(queries, k, &allowed, monitor)?;
-        if self.shards[0].index.settings.metric == Metric::Euclidean {
-            measure::check_within(&hits)?;
+        let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
+        let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
+        let row =
+            rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+        match row {
+            Some(row) if self.shards[0].index.settings.metric == Metric::Euclidean => {
+                Err(measure::beyond(row))
+            }
+            Some(row) => Err(beyond(row)),
+            None => Ok(hits),
         }
-        Ok(hits)
     }
 
     /// Like [`search_positions`](Self::search_positions), with ids in the place of positions.
@@ -263,8 +270,9 @@ impl Shards {
                 }
                 Allow::Masks(masks) => index.allow_mask(&masks[i], monitor)?,
             };
+            let bits = bits.bits().unwrap_or_default();
             Ok(Some(match &shard.live {
-                None => bits,
+                None => bits.to_vec(),
                 Some(live) => bits.iter().zip(live).map(|(bits, live)| bits & live).collect(),
             }))
         };
@@ -280,7 +288,7 @@ impl Shards {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let isa = Isa::current()?;
-        let mut hits = Hits::none(queries.nrows(), k)?;
+        let mut hits = Hits::none(queries.nrows(), k, self.starts[self.shards.len()])?;
         let queries = queries.as_standard_layout();
         check_finite(&queries)?;
         let first_index = &*self.shards[0].index;
@@ -298,6 +306,7 @@ impl Shards {
                 scan::search(&segments, Probes::All, &tables, k, isa, &within)?
             } else {
                 let tables = frame.tables.tables(queries, isa)?;
+                first_index.check_products(queries, &tables, first)?;
                 scan::search(&self.segments(allowed, None), Probes::All, &tables, k, isa, &within)?
             };
             let rows = s![first..first + queries.nrows(), ..];
