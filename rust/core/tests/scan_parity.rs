@@ -79,7 +79,7 @@ impl Measure for Sums<'_> {
         (low + least, high + most)
     }
 
-    fn score(&self, query: usize, code: &[u8]) -> f32 {
+    fn score(&self, query: usize, code: &[u8], _list: u32) -> f32 {
         let tables = self.tables.query(query).iter().zip(code);
         let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
         (sum + f64::from(number(code, self.size))) as f32
@@ -206,6 +206,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
                 }
             },
             first: position(rows.start),
+            ..Segment::new(packed.view().slice(cut[0]..cut[1]))
         }
     });
     let segments: Vec<_> = segments.collect();
@@ -239,7 +240,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .rows()
             .into_iter()
             .map(|code| {
-                let score = measure.score(query, &code.to_vec());
+                let score = measure.score(query, &code.to_vec(), 0);
                 if score.is_nan() { f32::NEG_INFINITY } else { score }
             })
             .collect(),

@@ -115,10 +115,22 @@ impl PackedCodes {
     /// # Errors
     /// Another M, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is appended then.
     pub fn extend(&mut self, codes: ArrayView2<'_, u8>) -> Result<()> {
+        self.rewrite(self.len, codes)
+    }
+
+    /// Puts `codes` (n, M) in the place of all from `first` on, which are at most as many.
+    ///
+    /// # Errors
+    /// Those of [`extend`](Self::extend); nothing is changed then.
+    ///
+    /// # Panics
+    /// There are more.
+    pub(crate) fn rewrite(&mut self, first: usize, codes: ArrayView2<'_, u8>) -> Result<()> {
         if codes.ncols() != self.n_columns {
             return Err(invalid!("codes have {} columns, want {}", codes.ncols(), self.n_columns));
         }
-        let (old_len, len) = (self.len, self.len + codes.nrows());
+        let (old_len, len) = (first, first + codes.nrows());
+        assert!(first <= self.len && self.len <= len, "{first} to {len} of {}", self.len);
         check_shape(len, self.n_columns)?;
         self.lines.grow(len.div_ceil(BLOCK) * self.n_columns)?;
         self.len = len;

@@ -1,7 +1,7 @@
 //! Candidates by the name of their ids: what exact scores are made of where vectors are kept by id, not in the order of
 //! the index, or must be fetched first.
 
-use super::Index;
+use super::{Index, Within};
 use super::certify::proven;
 use super::ids::{ascend, unique};
 use crate::error::{Error, Result, invalid};
@@ -46,14 +46,14 @@ impl Index {
     ///
     /// # Errors
     /// Those of [`search`](Self::search).
-    pub fn candidates(
+    pub fn candidates<'a>(
         &self,
         queries: ArrayView2<'_, f32>,
         n: usize,
-        allowed: Option<&[u64]>,
+        within: impl Into<Within<'a>>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
-        let hits = self.search_positions(queries, n.min(self.len()), allowed, monitor)?;
+        let hits = self.search_positions(queries, n.min(self.len()), within.into(), monitor)?;
         Ok(self.named(hits.positions, None))
     }
 

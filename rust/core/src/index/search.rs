@@ -2,6 +2,7 @@
 
 use super::column::{Column, Run};
 use super::measure::{self, Exact};
+use super::probing::{Lists, Within};
 use super::side::Side;
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
@@ -37,19 +38,20 @@ fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
 }
 
 impl Index {
-    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids).
+    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `within`, if given, says
+    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids). In the place
+    /// of that `within` may say how many lists to go through.
     ///
     /// # Errors
     /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
-    pub fn search(
+    pub fn search<'a>(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        within: impl Into<Within<'a>>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let mut hits = self.search_positions(queries, k, allowed, monitor)?;
+        let mut hits = self.search_positions(queries, k, within.into(), monitor)?;
         self.name(&mut hits);
         Ok(hits)
     }
@@ -60,16 +62,16 @@ impl Index {
     /// # Errors
     /// Those of [`search`](Self::search); other than [`len`](Self::len) vectors, or of another d; or vectors were added
     /// after others were removed, so that the rows may be in another order.
-    pub fn search_rerank(
+    pub fn search_rerank<'a>(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
         (vectors, n_candidates): (&dyn Vectors, usize),
-        allowed: Option<&[u64]>,
+        within: impl Into<Within<'a>>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
+        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within.into(), monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);
@@ -99,10 +101,10 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
+        let hits = self.scan(queries, k, within, Scored::Approximation, monitor)?;
         if self.settings.metric == Metric::Euclidean {
             let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
             let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
@@ -118,7 +120,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        Within { allowed, reach }: Within<'_>,
         scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
@@ -132,6 +134,11 @@ impl Index {
             let (words, n) = (allowed.len(), self.len());
             return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
         }
+        if let (Some(partition), Some(centroids)) = (&self.partition, &self.model.centroids) {
+            let allowed = allowed.map(|allowed| partition.by_place(allowed));
+            let lists = Lists { index: self, partition, centroids, allowed, reach, scored, isa };
+            return self.scan_lists(&lists, queries.view(), hits, monitor);
+        }
         let (codebooks, metric) = (&self.model.codebooks, self.settings.metric);
         let total = (queries.nrows() * self.len()) as u64;
         for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
@@ -139,7 +146,7 @@ impl Index {
             let before = (first * self.len()) as u64;
             let within = |done, _| monitor.report(before + done, total).is_ok();
             let part = if self.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
-                let (exact, inputs) = Exact::new(&self.frame, codebooks, metric, queries, first)?;
+                let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
                 let tables = self.frame.tables.tables(inputs.view(), isa)?;
                 let segments = self.segments(allowed, scored, Some(&exact));
                 scan::search(&segments, Probes::All, &tables, k, isa, &within)?
@@ -162,28 +169,76 @@ impl Index {
         measure: Option<&'a dyn Measure>,
     ) -> Vec<Segment<'a>> {
         let codes = self.packed.view();
-        let whole = |adjust| vec![Segment { codes, adjust, allowed, first: 0 }];
+        let whole = |adjust| vec![Segment { adjust, allowed, ..Segment::new(codes) }];
         let Some(column) = &self.column else {
             return if codes.is_empty() { Vec::new() } else { whole(Adjust::None) };
         };
         let runs = match (column, self.side, scored) {
-            (Column::Levels(levels), ..) => return whole(Adjust::Scale(levels)),
-            // Residuals are no part of a score.
-            (_, Side::ResidualNorm, Scored::Approximation) => return whole(Adjust::Scale(&ONES)),
+            (Column::Levels(_), ..) | (_, Side::ResidualNorm, Scored::Approximation) => {
+                return whole(self.adjust_of(column, 0, None, scored, measure));
+            }
             (Column::Runs(runs), ..) => runs,
         };
         let segment = |(i, run): (usize, &'a Run)| {
             let next = runs.get(i + 1).map_or(codes.len(), |next| next.first);
             let blocks = run.first / BLOCK..next.div_ceil(BLOCK);
-            let (edges, exact) = (&*run.edges, self.numbers.get(run.first..next));
-            let adjust = match (measure, exact) {
-                (Some(measure), exact) => Adjust::Exact { edges, exact, measure },
-                (None, exact) => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
-            };
+            let exact = self.numbers.get(run.first..next);
+            let adjust = self.adjust_of(column, i, exact, scored, measure);
             let allowed = allowed.map(|allowed| &allowed[blocks.clone()]);
-            Segment { codes: codes.slice(blocks), adjust, allowed, first: run.first as u64 }
+            Segment { adjust, allowed, first: run.first as u64, ..Segment::new(codes.slice(blocks)) }
         };
         runs.iter().enumerate().map(segment).collect()
+    }
+
+    /// What changes the scores of some vectors of a run, whose numbers are `exact` if they are kept.
+    pub(super) fn adjust_of<'a>(
+        &self,
+        column: &'a Column,
+        run: usize,
+        exact: Option<&'a [f32]>,
+        scored: Scored,
+        measure: Option<&'a dyn Measure>,
+    ) -> Adjust<'a> {
+        let edges = match (column, self.side, scored) {
+            (Column::Levels(levels), ..) => return Adjust::Scale(levels),
+            // Residuals are no part of a score.
+            (_, Side::ResidualNorm, Scored::Approximation) => return Adjust::Scale(&ONES),
+            (Column::Runs(runs), ..) => &*runs[run].edges,
+        };
+        match measure {
+            Some(measure) => Adjust::Exact { edges, exact, measure },
+            None => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
+        }
+    }
+
+    /// As [`scan`](Self::scan), through lists.
+    fn scan_lists(
+        &self,
+        lists: &Lists<'_>,
+        queries: ArrayView2<'_, f32>,
+        mut hits: Hits,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let (k, total) = (hits.scores.ncols(), queries.nrows() as u64);
+        let batch = lists.batch(BATCH);
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
+            let (first, n) = (i * batch, queries.nrows());
+            let within = |done: u64, of: u64| {
+                let done = u128::from(done) * n as u128 / u128::from(of.max(1));
+                monitor.report(first as u64 + done as u64, total).is_ok()
+            };
+            let part = if self.side.follows_from_codes() && queries.ncols() == self.model.codebooks.dim() {
+                let metric = self.settings.metric;
+                let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
+                lists.search(inputs.view(), first, k, Some(&exact), &within)?
+            } else {
+                lists.search(queries, first, k, None, &within)?
+            };
+            let rows = s![first..first + n, ..];
+            hits.scores.slice_mut(rows).assign(&part.scores);
+            hits.positions.slice_mut(rows).assign(&part.positions);
+        }
+        Ok(hits)
     }
 
     /// Puts ids in the place of positions; −1 stays.

@@ -1,5 +1,6 @@
 //! A trained model: what encodes, decodes and searches.
 
+mod centroids;
 mod recipe;
 mod subspaces;
 
@@ -7,8 +8,13 @@ use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{self, Encode, Objective, OfUnit};
 use crate::error::Result;
 use crate::train::Training;
+use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
+pub(crate) use centroids::checked as checked_lists;
+pub use centroids::{Centroids, MAX_LISTS, Reached};
 pub use recipe::{Recipe, Structure};
+use crate::monitor::Monitor;
+use ndarray::{Array2, ArrayView2, Axis};
 use serde_json::{Map, Value};
 pub use subspaces::Subspaces;
 
@@ -24,6 +30,8 @@ pub struct Model {
     /// What a trainer wants to remember. Files keep it; nothing in this crate reads it. The Python package keeps its
     /// parameters and the history of the training here.
     pub parameters: Map<String, Value>,
+    /// The first codebook, where an index is divided into lists: x ≈ centroid + Σ codewords.
+    pub centroids: Option<Centroids>,
 }
 
 impl Model {
@@ -37,7 +45,7 @@ impl Model {
     /// A model that encodes by `recipe`.
     #[must_use]
     pub fn with(codebooks: Codebooks, selection: Selection, recipe: Recipe) -> Self {
-        Self { codebooks, selection, recipe, parameters: Map::new() }
+        Self { codebooks, selection, recipe, parameters: Map::new(), centroids: None }
     }
 
     /// The model of codebooks that [`train`](crate::train::train) made: it encodes with the loss and the encoding of the
@@ -47,6 +55,43 @@ impl Model {
         let Objective { loss, directions } = training.objective.clone();
         let recipe = Recipe { loss, directions, encoding: training.encoding, ..Recipe::default() };
         Self::with(codebooks, training.selection, recipe)
+    }
+
+    /// The approximations of codes (n, M), (n, d): sums of codewords in the order m = 0 … M−1, from the centroid of the list
+    /// of each on, which `lists` (n) are of a model with centroids.
+    ///
+    /// # Errors
+    /// See [`Codebooks::check_codes`]; lists of a model without centroids or none of one with them; or a cancelling
+    /// monitor.
+    pub fn decode(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<f32>> {
+        let lists = checked_lists(self.centroids.as_ref(), lists, codes.nrows())?;
+        let (Some(centroids), Some(lists)) = (&self.centroids, lists) else {
+            return self.codebooks.decode(codes, monitor);
+        };
+        let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
+        self.codebooks.decode_from(centroids.view().select(Axis(0), &rows), codes, monitor)
+    }
+
+    /// Codes of `x` (n, d) by `encoder`, that of the model; of a model with centroids for vectors in these lists.
+    ///
+    /// # Errors
+    /// Those of the encoder.
+    pub(crate) fn encode_with(
+        &self,
+        encoder: &dyn Encode,
+        x: &dyn Vectors,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<u8>> {
+        match (&self.centroids, lists) {
+            (Some(centroids), Some(lists)) => encoder.encode(&Rest { x, centroids, lists }, monitor),
+            _ => encoder.encode(x, monitor),
+        }
     }
 
     /// What encodes by the recipe, prepared once for many vectors.
@@ -65,6 +110,30 @@ impl Model {
             }
         };
         Ok(if *metric == Some(Metric::Cosine) { Box::new(OfUnit(encoder)) } else { encoder })
+    }
+}
+
+/// Vectors less the centroids of their lists.
+struct Rest<'a> {
+    x: &'a dyn Vectors,
+    centroids: &'a Centroids,
+    lists: &'a [u32],
+}
+
+impl Vectors for Rest<'_> {
+    fn n(&self) -> usize {
+        self.x.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.x.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        self.x.read(first, out);
+        for (row, &list) in out.chunks_exact_mut(self.dim()).zip(&self.lists[first..]) {
+            row.iter_mut().zip(self.centroids.centroid(list as usize)).for_each(|(x, c)| *x -= c);
+        }
     }
 }
 
