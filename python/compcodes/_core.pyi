@@ -66,9 +66,9 @@ class Encoder:
         start: tuple[str, int] | None = None,
         directions: _F32 | None = None,
     ) -> Encoder: ...
-    def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
+    def encode(self, x: NDArray[Any] | Target, n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
-        self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
+        self, x: NDArray[Any] | Target, codes: _U8, n_jobs: int | None = None, progress: _Progress = None
     ) -> tuple[_U8, _F64, _F64]: ...
 
 @final
@@ -91,13 +91,23 @@ class Moments:
     def variance(self) -> float: ...
 
 @final
+class Target:
+    def __new__(
+        cls,
+        x: NDArray[Any] | UnitRows,
+        base: NDArray[Any] | None = None,
+        places: NDArray[np.int64] | None = None,
+        rest: _F64 | None = None,
+    ) -> Target: ...
+
+@final
 class SubspaceEncoder:
     def __new__(cls, words: list[_F32], rotation: _F32 | None = None) -> SubspaceEncoder: ...
     @staticmethod
     def of(codebooks: _F32, sizes: list[int], basis: _F32 | None = None) -> SubspaceEncoder: ...
-    def encode(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
+    def encode(self, x: NDArray[Any] | Target, n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
-        self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, progress: _Progress = None
+        self, x: NDArray[Any] | Target, codes: _U8, n_jobs: int | None = None, progress: _Progress = None
     ) -> tuple[_U8, _F64, _F64]: ...
 
 @disjoint_base
@@ -243,7 +253,7 @@ def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
 def error_bounds(codebooks: _F32, x: NDArray[Any], codes: _U8, n_jobs: int | None = None) -> _F64: ...
 def errors(
     codebooks: _F32,
-    x: NDArray[Any],
+    x: NDArray[Any] | Target,
     codes: _U8,
     eta: float = 1.0,
     n_jobs: int | None = None,

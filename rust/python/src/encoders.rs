@@ -1,8 +1,9 @@
 //! The encoders: made of codebooks, and used pass after pass.
 
-use crate::arrays::{Rows, codebooks, codes, directions};
+use crate::arrays::{codebooks, codes, directions};
 use crate::errors::to_python;
 use crate::run::run;
+use crate::targets::Wanted;
 use compcodes::Selection;
 use compcodes::encode::{self, Encode, Encoding, Loss, Objective, Start};
 use compcodes::model::Subspaces;
@@ -97,9 +98,11 @@ impl Encoder {
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let rows = Rows::new(x, "X")?;
-        let x = rows.view();
-        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        let wanted = Wanted::new(x)?;
+        let views = wanted.views();
+        let codes = run(py, n_jobs, progress, |monitor| {
+            views.with(|target| self.encoder.encode_target(target, monitor))
+        })?;
         Ok(codes.into_pyarray(py))
     }
 
@@ -127,10 +130,12 @@ fn improve<'py>(
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
 ) -> PyResult<(Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
-    let rows = Rows::new(x, "X")?;
-    let x = rows.view();
+    let wanted = Wanted::new(x)?;
+    let views = wanted.views();
     let mut codes = self::codes(codes, "codes")?.as_array().as_standard_layout().into_owned();
-    let improved = run(py, n_jobs, progress, |monitor| encoder.improve(&*x, &mut codes, monitor))?;
+    let improved = run(py, n_jobs, progress, |monitor| {
+        views.with(|target| encoder.improve_target(target, &mut codes, monitor))
+    })?;
     Ok((codes.into_pyarray(py), improved.before.into_pyarray(py), improved.after.into_pyarray(py)))
 }
 
@@ -177,9 +182,11 @@ impl SubspaceEncoder {
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let rows = Rows::new(x, "X")?;
-        let x = rows.view();
-        let codes = run(py, n_jobs, progress, |monitor| self.encoder.encode(&*x, monitor))?;
+        let wanted = Wanted::new(x)?;
+        let views = wanted.views();
+        let codes = run(py, n_jobs, progress, |monitor| {
+            views.with(|target| self.encoder.encode_target(target, monitor))
+        })?;
         Ok(codes.into_pyarray(py))
     }
 

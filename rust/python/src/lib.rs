@@ -8,6 +8,7 @@ mod model;
 mod run;
 mod shared;
 mod steps;
+mod targets;
 
 use pyo3::prelude::*;
 
@@ -36,4 +37,6 @@ mod core {
         lloyd, multiply, normal_equations, norms, part, pass_seed, perturbed, pull, random_vectors, reseed,
         residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
+    #[pymodule_export]
+    use super::targets::Target;
 }

@@ -4,6 +4,7 @@ use crate::arrays::{Rows, codebooks, codes, directions, numbers};
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
 use crate::run::run;
+use crate::targets::Wanted;
 use compcodes::encode;
 use compcodes::search::hamming;
 use compcodes::train::equations::NormalEquations;
@@ -73,9 +74,11 @@ pub(crate) fn errors<'py>(
     directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (objective, books) = (objective(eta, directions)?, self::codebooks(codebooks, "codebooks")?);
-    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (x, codes) = (rows.view(), codes.as_array());
-    let errors = run(py, n_jobs, progress, |monitor| objective.errors(&books, &*x, codes, monitor))?;
+    let (wanted, codes) = (Wanted::new(x)?, self::codes(codes, "codes")?);
+    let (views, codes) = (wanted.views(), codes.as_array());
+    let errors = run(py, n_jobs, progress, |monitor| {
+        views.with(|&target| objective.errors(&books, target, codes, monitor))
+    })?;
     Ok(errors.into_pyarray(py))
 }
 

@@ -5,16 +5,16 @@ use super::greedy::Greedy;
 use super::lanes::Lanes;
 use super::local_search::Search;
 use super::scores::Scores;
+use super::target::{Rows, Target};
 use super::{CHUNK, Encoder, Encoding, Start};
 use crate::codebooks::Selection;
 use crate::error::Result;
 use crate::isa::{self, Kernel, Level};
-use crate::vectors::{Vectors, read_finite};
 
 /// What one thread works in.
 pub(super) struct Scratch {
-    /// The vectors of a chunk, as they were read.
-    x: Vec<f32>,
+    /// The vectors of a chunk.
+    rows: Rows,
     scores: Scores,
     minima: Vec<Lanes>,
     search: Search,
@@ -36,7 +36,7 @@ pub(super) enum Given {
 impl Scratch {
     pub(super) fn new(encoder: &Encoder) -> Self {
         Self {
-            x: Vec::new(),
+            rows: Rows::default(),
             scores: Scores::new(encoder, CHUNK),
             minima: Vec::new(),
             search: Search::default(),
@@ -46,16 +46,9 @@ impl Scratch {
         }
     }
 
-    /// Brings in `rows` vectors of `x`, from `first` on.
-    pub(super) fn read(
-        &mut self,
-        encoder: &Encoder,
-        x: &dyn Vectors,
-        first: usize,
-        rows: usize,
-    ) -> Result<()> {
-        self.x.resize(rows * encoder.codebooks.dim(), 0.0);
-        read_finite(x, "X", first, &mut self.x)
+    /// Brings in `rows` vectors of `target`, from `first` on.
+    pub(super) fn read(&mut self, target: &Target<'_>, first: usize, rows: usize) -> Result<()> {
+        self.rows.read(target, first, rows)
     }
 
     /// Chooses codes for the vectors that were read.
@@ -65,8 +58,7 @@ impl Scratch {
 
     /// The loss of vector `r` of those that were read.
     pub(super) fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
-        let d = encoder.codebooks.dim();
-        encoder.loss.of(&encoder.codebooks, &self.x[r * d..][..d], code, &mut self.approximation)
+        encoder.loss.of(&encoder.codebooks, self.rows.row(r), code, &mut self.approximation)
     }
 }
 
@@ -82,7 +74,7 @@ impl Kernel for Choose<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         let Self { encoder, scratch, given, codes } = self;
-        let (m, d) = (encoder.codebooks.n_codebooks(), encoder.codebooks.dim());
+        let m = encoder.codebooks.n_codebooks();
         // With one codebook greedy is exact.
         let searched = match encoder.encoding {
             Encoding::LocalSearch { start, rounds, seed } if m > 1 => Some((start, rounds, seed)),
@@ -93,7 +85,8 @@ impl Kernel for Choose<'_> {
         }
         for (i, codes) in codes.chunks_mut(CHUNK * m).enumerate() {
             let rows = codes.len() / m;
-            scratch.scores.set(encoder, &scratch.x[i * CHUNK * d..][..rows * d]);
+            let read = &scratch.rows;
+            scratch.scores.set(encoder, (0..rows).map(|r| read.row(i * CHUNK + r)));
             scratch.scores.compute::<L>(encoder, rows);
             let begin = match (encoder.encoding, searched) {
                 (_, Some((start, ..))) => {
@@ -152,11 +145,12 @@ fn beam(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]
 /// Takes back codes of local search that are worse than those it began with: of a vector far shorter than the codewords
 /// it sees little but rounding.
 fn go_back(encoder: &Encoder, scratch: &mut Scratch, codes: &mut [u8]) {
-    let (m, d) = (encoder.codebooks.n_codebooks(), encoder.codebooks.dim());
-    let Scratch { x, begun, approximation, .. } = scratch;
-    for ((code, begun), x) in codes.chunks_mut(m).zip(begun.chunks(m)).zip(x.chunks(d)) {
+    let m = encoder.codebooks.n_codebooks();
+    let Scratch { rows, begun, approximation, .. } = scratch;
+    for (r, (code, begun)) in codes.chunks_mut(m).zip(begun.chunks(m)).enumerate() {
         if code != begun {
-            let mut loss = |code: &[u8]| encoder.loss.of(&encoder.codebooks, x, code, approximation);
+            let mut loss =
+                |code: &[u8]| encoder.loss.of(&encoder.codebooks, rows.row(r), code, approximation);
             if loss(begun) < loss(code) {
                 code.copy_from_slice(begun);
             }

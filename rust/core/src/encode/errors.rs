@@ -1,26 +1,29 @@
 //! How good given codes are.
 
-use super::{CHUNK, Loss};
+use super::target::Rows;
+use super::{CHUNK, Loss, Target};
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
-use crate::vectors::{Vectors, check_dim, read_finite};
+use crate::vectors::Vectors;
 use ndarray::{Array1, ArrayView2};
 use rayon::prelude::*;
 
-/// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
+/// The loss of each row of a target, vectors (n, d) as a rule, with `codes` (n, M), in f64.
 ///
 /// # Errors
 /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
-pub fn errors(
+pub fn errors<'a>(
     codebooks: &Codebooks,
     loss: Loss,
-    x: &dyn Vectors,
+    target: impl Into<Target<'a>>,
     codes: ArrayView2<'_, u8>,
     monitor: &dyn Monitor,
 ) -> Result<Array1<f64>> {
-    check_dim(x, "X", codebooks.dim())?;
+    let target = target.into();
+    let x = target.x;
+    target.check(codebooks.dim())?;
     check_rows(codes, x)?;
     codebooks.check_codes(codes)?;
     let mut errors = Array1::zeros(x.n());
@@ -29,14 +32,13 @@ pub fn errors(
     let chunks = errors.as_slice_mut().expect("fresh").par_chunks_mut(rows).enumerate();
     let failed = chunks
         .map_init(
-            || (vec![0.0; rows * d], vec![0.0; d], Vec::new()),
-            |(x_rows, approximation, code), (i, errors)| {
-                let x_rows = &mut x_rows[..errors.len() * d];
-                read_finite(x, "X", i * rows, x_rows)?;
-                for (r, (x, error)) in x_rows.chunks(d).zip(errors.iter_mut()).enumerate() {
+            || (Rows::default(), vec![0.0; d], Vec::new()),
+            |(read, approximation, code), (i, errors)| {
+                read.read(&target, i * rows, errors.len())?;
+                for (r, error) in errors.iter_mut().enumerate() {
                     code.clear();
                     code.extend(codes.row(i * rows + r));
-                    *error = loss.of(codebooks, x, code, approximation);
+                    *error = loss.of(codebooks, read.row(r), code, approximation);
                 }
                 counter.add(errors.len() as u64)
             },
@@ -64,8 +66,13 @@ pub fn error_bounds(
 }
 
 pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
-    if codes.nrows() == x.n() {
+    check_rows_of("codes", codes.nrows(), x)
+}
+
+/// Refuses other than a row of `what` for each of `x`.
+pub(super) fn check_rows_of(what: &str, rows: usize, x: &dyn Vectors) -> Result<()> {
+    if rows == x.n() {
         return Ok(());
     }
-    Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()))
+    Err(invalid!("{what} have {rows} rows, X has {}", x.n()))
 }

@@ -1,5 +1,6 @@
 //! What an approximation is judged by.
 
+use super::target::Row;
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
 
@@ -40,20 +41,30 @@ impl Loss {
         self.eta - 1.0
     }
 
-    /// The loss of `x` with `code`. The sum of codewords in f32 and in order, as `decode` has it; all else in f64, so
+    /// The loss of a vector with `code`. The sum of codewords in f32 and in order, as `decode` has it; all else in f64, so
     /// that it cannot overflow.
-    pub(super) fn of(self, codebooks: &Codebooks, x: &[f32], code: &[u8], approximation: &mut [f32]) -> f64 {
-        approximation.fill(0.0);
+    pub(super) fn of(
+        self,
+        codebooks: &Codebooks,
+        row: Row<'_>,
+        code: &[u8],
+        approximation: &mut [f32],
+    ) -> f64 {
+        let x = row.x;
+        row.begin(approximation);
         for (m, &k) in code.iter().enumerate() {
             approximation.iter_mut().zip(codebooks.codeword(m, usize::from(k))).for_each(|(a, c)| *a += c);
         }
         if self == Self::RECONSTRUCTION {
             return sum(x, approximation, |x, a| (x - a) * (x - a));
         }
-        let squared_norm = sum(x, x, |x, _| x * x);
         let squared_error = sum(x, approximation, |x, a| (x - a) * (x - a));
         let along = sum(x, approximation, |x, a| (x - a) * x);
-        let share = if squared_norm > 0.0 { along / squared_norm.sqrt() } else { 0.0 };
+        let (norm, along) = match row.rest {
+            None => (sum(x, x, |x, _| x * x).sqrt(), along),
+            Some(rest) => (rest.norm, along + rest.along),
+        };
+        let share = if norm > 0.0 { along / norm } else { 0.0 };
         squared_error + self.extra() * share * share
     }
 }

@@ -18,6 +18,7 @@ mod objective;
 mod scores;
 mod space;
 mod subspaces;
+mod target;
 mod unit;
 
 pub use encoding::{Encoding, Start};
@@ -27,6 +28,7 @@ pub(crate) use lists::ListFinder;
 pub(crate) use nearest::Nearest;
 pub use objective::Objective;
 pub use subspaces::SubspaceEncoder;
+pub use target::{Rest, Target};
 pub use unit::OfUnit;
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
@@ -35,8 +37,8 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
-use crate::vectors::basis::{Directions, Stretched};
-use crate::vectors::{Vectors, check_dim};
+use crate::vectors::Vectors;
+use crate::vectors::basis::Directions;
 use choose::{Given, Scratch};
 use errors::check_rows;
 use gram::Gram;
@@ -44,6 +46,7 @@ use ndarray::{Array1, Array2};
 use normalise::normalise;
 use rayon::prelude::*;
 use space::Space;
+use target::StretchedTarget;
 
 /// Vectors encoded at once by a thread: their scores, 400 KB for M = 8 and K = 256, stay in the L2 cache.
 const CHUNK: usize = 48;
@@ -61,7 +64,15 @@ pub trait Encode: Send + Sync {
     ///
     /// # Errors
     /// `x` has another d, or a row that is not finite; or `monitor` cancels.
-    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>>;
+    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        self.encode_target(&Target::from(x), monitor)
+    }
+
+    /// The same where part of the approximations is given.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode), for the base too; or base or rest have other than n rows.
+    fn encode_target(&self, target: &Target<'_>, monitor: &dyn Monitor) -> Result<Array2<u8>>;
 
     /// Chooses anew, and takes a row's new code only where its error is smaller than that of the one it has. Encoders
     /// that can go on from a code do so.
@@ -69,7 +80,20 @@ pub trait Encode: Send + Sync {
     /// # Errors
     /// Those of [`encode`](Self::encode); or `codes` do not fit `x` and the codebooks. After an error `codes` hold a
     /// mixture of old and new ones.
-    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved>;
+    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved> {
+        self.improve_target(&Target::from(x), codes, monitor)
+    }
+
+    /// The same where part of the approximations is given.
+    ///
+    /// # Errors
+    /// Those of [`improve`](Self::improve) and [`encode_target`](Self::encode_target).
+    fn improve_target(
+        &self,
+        target: &Target<'_>,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Improved>;
 }
 
 /// What [`Encode::improve`] did to each row.
@@ -109,7 +133,8 @@ pub fn encoder(
 /// Holds the Gram matrix of the codewords: 4·(M·K)² bytes, 16 MB for M = 8 and K = 256; 4·K² with a shared codebook.
 ///
 /// ```
-/// use compcodes::{Codebooks, Selection, encode::Encoder};
+/// use compcodes::encode::{Encode, Encoder};
+/// use compcodes::{Codebooks, Selection};
 /// use ndarray::array;
 /// // Two codebooks of two codewords in the plane: four sums, the corners of a rectangle.
 /// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
@@ -146,12 +171,24 @@ pub struct Encoder {
 }
 
 impl Encode for Encoder {
-    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
-        Encoder::encode(self, x, monitor)
+    fn encode_target(&self, target: &Target<'_>, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        let mut codes = Array2::zeros((target.x.n(), self.codebooks.n_codebooks()));
+        self.run(target, &mut codes, None, monitor)?;
+        Ok(codes)
     }
 
-    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved> {
-        Encoder::improve(self, x, codes, monitor)
+    fn improve_target(
+        &self,
+        target: &Target<'_>,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Improved> {
+        let n = target.x.n();
+        check_rows(codes.view(), target.x)?;
+        self.codebooks.check_codes(codes.view())?;
+        let mut improved = Improved { before: Array1::zeros(n), after: Array1::zeros(n) };
+        self.run(target, codes, Some(&mut improved), monitor)?;
+        Ok(improved)
     }
 }
 
@@ -234,52 +271,25 @@ impl Encoder {
         &self.codebooks
     }
 
-    /// Codes (n, M) of `x` (n, d).
-    ///
-    /// # Errors
-    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
-    pub fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
-        let mut codes = Array2::zeros((x.n(), self.codebooks.n_codebooks()));
-        self.run(x, &mut codes, None, monitor)?;
-        Ok(codes)
-    }
-
-    /// Encodes `x` anew, and takes a row's new code only where its error is smaller than that of the one it has.
-    ///
-    /// # Errors
-    /// Those of [`encode`](Self::encode); or `codes` do not fit `x` and the codebooks. After an error `codes` hold a
-    /// mixture of old and new ones.
-    pub fn improve(
-        &self,
-        x: &dyn Vectors,
-        codes: &mut Array2<u8>,
-        monitor: &dyn Monitor,
-    ) -> Result<Improved> {
-        check_rows(codes.view(), x)?;
-        self.codebooks.check_codes(codes.view())?;
-        let mut improved = Improved { before: Array1::zeros(x.n()), after: Array1::zeros(x.n()) };
-        self.run(x, codes, Some(&mut improved), monitor)?;
-        Ok(improved)
-    }
-
     fn run(
         &self,
-        x: &dyn Vectors,
+        target: &Target<'_>,
         codes: &mut Array2<u8>,
         improved: Option<&mut Improved>,
         monitor: &dyn Monitor,
     ) -> Result<()> {
-        check_dim(x, "X", self.codebooks.dim())?;
-        let stretched: Stretched<'_>;
-        let x = match &self.directions {
-            None => x,
+        target.check(self.codebooks.dim())?;
+        let stretched: StretchedTarget<'_>;
+        let target = match &self.directions {
+            None => *target,
             Some(directions) => {
-                stretched = directions.stretched(x)?;
-                &stretched
+                stretched = StretchedTarget::new(directions, target)?;
+                stretched.target()
             }
         };
-        let (m, rows) = (self.codebooks.n_codebooks(), parallel::rows(self.together(x.n())));
-        let counter = Counter::new(monitor, x.n() as u64);
+        let n = target.x.n();
+        let (m, rows) = (self.codebooks.n_codebooks(), parallel::rows(self.together(n)));
+        let counter = Counter::new(monitor, n as u64);
         let codes =
             codes.as_slice_mut().expect("codes are made contiguous").par_chunks_mut(rows * m).enumerate();
         let finish = |codes: &[u8]| counter.add((codes.len() / m) as u64);
@@ -289,7 +299,7 @@ impl Encoder {
                 .map_init(
                     || Scratch::new(self),
                     |scratch, (i, codes)| {
-                        scratch.read(self, x, i * rows, codes.len() / m)?;
+                        scratch.read(&target, i * rows, codes.len() / m)?;
                         scratch.choose(self, Given::Ignored, codes);
                         finish(codes)
                     },
@@ -303,7 +313,7 @@ impl Encoder {
                     .map_init(
                         || (Scratch::new(self), vec![0u8; rows * m]),
                         |(scratch, new), ((i, codes), (before, after))| {
-                            scratch.read(self, x, i * rows, before.len())?;
+                            scratch.read(&target, i * rows, before.len())?;
                             let new = &mut new[..codes.len()];
                             new.copy_from_slice(codes);
                             scratch.choose(self, Given::Improved, new);

@@ -1,10 +1,10 @@
 //! What training and encoding make small: a loss, of vectors that may be stretched along some directions.
 
-use super::{Loss, errors};
+use super::target::StretchedTarget;
+use super::{Loss, Target, errors};
 use crate::codebooks::Codebooks;
 use crate::error::Result;
 use crate::monitor::Monitor;
-use crate::vectors::Vectors;
 use crate::vectors::basis::Directions;
 use ndarray::{Array1, ArrayView2};
 
@@ -18,22 +18,24 @@ pub struct Objective {
 }
 
 impl Objective {
-    /// The loss of each row of `x` (n, d) with `codes` (n, M), in f64.
+    /// The loss of each row of a target, vectors (n, d) as a rule, with `codes` (n, M), in f64.
     ///
     /// # Errors
     /// Those of [`errors`], or directions of another d.
-    pub fn errors(
+    pub fn errors<'a>(
         &self,
         codebooks: &Codebooks,
-        x: &dyn Vectors,
+        target: impl Into<Target<'a>>,
         codes: ArrayView2<'_, u8>,
         monitor: &dyn Monitor,
     ) -> Result<Array1<f64>> {
+        let target = target.into();
         match &self.directions {
-            None => errors(codebooks, self.loss, x, codes, monitor),
+            None => errors(codebooks, self.loss, target, codes, monitor),
             Some(directions) => {
-                let (codebooks, x) = (directions.stretch(codebooks)?, directions.stretched(x)?);
-                errors(&codebooks, self.loss, &x, codes, monitor)
+                let codebooks = directions.stretch(codebooks)?;
+                let stretched = StretchedTarget::new(directions, &target)?;
+                errors(&codebooks, self.loss, stretched.target(), codes, monitor)
             }
         }
     }

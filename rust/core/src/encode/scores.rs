@@ -6,18 +6,24 @@
 //! S = ‖c‖² − 2⟨x, c⟩ + β(p² − 2‖x‖p),   p = ⟨u, c⟩
 //! ```
 //!
-//! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. The p come from the products that the
-//! score holds already.
+//! Where part of the approximation is given, x − base stands for x in −2⟨x, c⟩, and for ‖x‖ in −2‖x‖p what is left of
+//! the length along u. The p then need products of their own.
+//!
+//! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. Without a base the p come from the
+//! products that the score holds already.
 
 use super::Encoder;
 use super::lanes::LANES;
 use super::space::Vector;
+use super::target::Row;
 use crate::isa::Level;
 use crate::linalg::gemm::{Tiles, multiply};
 
 /// What one thread works in: some vectors, and their scores.
 pub(super) struct Scores {
     tiles: Tiles,
+    /// The directions of vectors with a base, and the zeros that their products begin with.
+    directions: Option<(Tiles, Vec<f32>)>,
     /// For each vector `columns` scores, of which the first `books · stride` count; padding is +∞.
     pub(super) scores: Vec<f32>,
     /// p, laid out like the scores; empty where β is 0. Padding is 0.
@@ -34,7 +40,8 @@ const SHORT: f64 = 1e-6;
 struct Along {
     /// 1 / ‖x‖; 0 for the zero vector, which has no direction.
     inverse_norm: f32,
-    /// ⟨x − center, u⟩, scaled like the codewords.
+    /// What the codewords' projections on u are to add up to, scaled like the codewords: ⟨x − center, u⟩ where nothing
+    /// is given.
     target: f32,
 }
 
@@ -48,18 +55,35 @@ impl Scores {
             projections: vec![0.0; if encoder.beta > 0.0 { size } else { 0 }],
             along: vec![Along::default(); rows],
             tiles,
+            directions: None,
         }
     }
 
-    /// Brings in vectors, `x` (rows, d).
-    pub(super) fn set(&mut self, encoder: &Encoder, x: &[f32]) {
-        let d = encoder.codebooks.dim();
+    /// Brings in vectors.
+    pub(super) fn set<'a>(&mut self, encoder: &Encoder, rows: impl Iterator<Item = Row<'a>>) {
         // The factor −2 of the score is exact, so it may as well be applied here.
         let factor = -2.0 * encoder.scale;
-        for (r, x) in x.chunks_exact(d).enumerate() {
-            self.tiles.set(r, x.iter().zip(&encoder.center).map(|(x, center)| (x - center) * factor));
-            if encoder.beta > 0.0 {
-                self.along[r] = Along::new(x, &encoder.center, encoder.scale);
+        for (r, row) in rows.enumerate() {
+            let centred = row.x.iter().zip(&encoder.center);
+            match row.base {
+                None => self.tiles.set(r, centred.map(|(x, center)| (x - center) * factor)),
+                Some(base) => {
+                    let left = centred.zip(base);
+                    self.tiles.set(r, left.map(|((x, center), base)| (x - base - center) * factor));
+                }
+            }
+            if encoder.beta == 0.0 {
+                continue;
+            }
+            self.along[r] = Along::new(row, &encoder.center, encoder.scale);
+            if row.base.is_some() {
+                let (tiles, _) = self.directions.get_or_insert_with(|| {
+                    let tiles = Tiles::new(self.along.len(), encoder.codebooks.dim());
+                    (tiles, vec![0.0; encoder.panels.columns()])
+                });
+                tiles.set(r, row.x.iter().map(|x| x * self.along[r].inverse_norm));
+            } else {
+                self.directions = None;
             }
         }
     }
@@ -71,10 +95,17 @@ impl Scores {
         if encoder.beta == 0.0 {
             return;
         }
+        if let Some((tiles, zeros)) = &self.directions {
+            multiply::<L>(tiles, rows, &encoder.panels, zeros, &mut self.projections);
+        }
+        let has_projections = self.directions.is_some();
         let columns = encoder.panels.columns();
         let vectors = self.scores.chunks_exact_mut(columns).zip(self.projections.chunks_exact_mut(columns));
         for ((scores, projections), along) in vectors.zip(&self.along[..rows]) {
-            along.project(encoder, scores, projections);
+            if !has_projections {
+                along.project(encoder, scores, projections);
+            }
+            along.charge(encoder, scores, projections);
         }
     }
 
@@ -89,31 +120,47 @@ impl Scores {
 }
 
 impl Along {
-    fn new(x: &[f32], center: &[f32], scale: f32) -> Self {
+    fn new(row: Row<'_>, center: &[f32], scale: f32) -> Self {
+        let x = row.x;
         let product = |y: &[f32]| x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
-        let norm = product(x).sqrt();
+        let square = product(x);
+        let (norm, rest) = row.rest.map_or((square.sqrt(), 0.0), |rest| (rest.norm, rest.along));
         if norm * f64::from(scale) < SHORT {
             return Self::default();
         }
         Self {
             inverse_norm: (1.0 / norm) as f32,
-            target: (f64::from(scale) * (norm - product(center) / norm)) as f32,
+            target: match (row.base, row.rest) {
+                (None, None) => (f64::from(scale) * (norm - product(center) / norm)) as f32,
+                (base, _) => {
+                    let given = product(center) + base.map_or(0.0, product);
+                    (f64::from(scale) * ((square + rest - given) / norm)) as f32
+                }
+            },
         }
     }
 
-    /// Writes p, and adds the part of the loss along x to the scores.
+    /// Writes p.
     #[inline(always)]
-    fn project(self, encoder: &Encoder, scores: &mut [f32], projections: &mut [f32]) {
+    fn project(self, encoder: &Encoder, scores: &[f32], projections: &mut [f32]) {
         // ‖c‖² − S is twice the product of the codeword with x − center; its product with the center is missing.
         let half = 0.5 * self.inverse_norm / encoder.scale;
         let constants = encoder.norms.chunks_exact(LANES).zip(encoder.center_products.chunks_exact(LANES));
-        let own = scores.chunks_exact_mut(LANES).zip(projections.chunks_exact_mut(LANES));
+        let own = scores.chunks_exact(LANES).zip(projections.chunks_exact_mut(LANES));
         for ((scores, projections), (norms, products)) in own.zip(constants) {
             for l in 0..LANES {
                 let p = (norms[l] - scores[l]) * half + products[l] * self.inverse_norm;
-                let p = if norms[l] < f32::INFINITY { p } else { 0.0 };
-                projections[l] = p;
-                scores[l] += encoder.beta * (p * (p - 2.0 * self.target));
+                projections[l] = if norms[l] < f32::INFINITY { p } else { 0.0 };
+            }
+        }
+    }
+
+    /// Adds the part of the loss along x to the scores.
+    #[inline(always)]
+    fn charge(self, encoder: &Encoder, scores: &mut [f32], projections: &[f32]) {
+        for (scores, projections) in scores.chunks_exact_mut(LANES).zip(projections.chunks_exact(LANES)) {
+            for (score, &p) in scores.iter_mut().zip(projections) {
+                *score += encoder.beta * (p * (p - 2.0 * self.target));
             }
         }
     }

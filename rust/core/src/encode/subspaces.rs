@@ -2,6 +2,7 @@
 //! codeword of each is the best code, and needs only the vector's part in that subspace.
 
 use super::nearest::{Desk, Nearest};
+use super::target::{Rows, Target};
 use super::{Encode, Improved, Loss, errors};
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
@@ -9,7 +10,6 @@ use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
-use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, Array3, ArrayView2, s};
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ const CHUNK: usize = 96;
 /// Finds the nearest codeword in each of several subspaces.
 ///
 /// ```
-/// use compcodes::encode::SubspaceEncoder;
+/// use compcodes::encode::{Encode, SubspaceEncoder};
 /// use ndarray::array;
 /// // The first codebook is of the first dimension, the second of the other two.
 /// let encoder = SubspaceEncoder::new(&[array![[0.0], [4.0]], array![[1.0, 1.0], [9.0, 9.0]]], None)?;
@@ -118,22 +118,21 @@ impl SubspaceEncoder {
             .collect();
         Self::new(&words, None).map(Some)
     }
+}
 
-    /// Codes (n, M) of `x` (n, d).
-    ///
-    /// # Errors
-    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
-    pub fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
-        check_dim(x, "X", self.dim)?;
+impl Encode for SubspaceEncoder {
+    fn encode_target(&self, target: &Target<'_>, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        target.check(self.dim)?;
+        let n = target.x.n();
         let (m, rows) = (self.books.len(), parallel::rows(CHUNK));
-        let mut codes = Array2::zeros((x.n(), m));
-        let counter = Counter::new(monitor, x.n() as u64);
+        let mut codes = Array2::zeros((n, m));
+        let counter = Counter::new(monitor, n as u64);
         let chunks = codes.as_slice_mut().expect("fresh").par_chunks_mut(rows * m).enumerate();
         let failed = chunks
             .map_init(
                 || Scratch::new(self, rows),
                 |scratch, (i, codes)| {
-                    scratch.read(self, x, i * rows, codes.len() / m)?;
+                    scratch.read(self, target, i * rows, codes.len() / m)?;
                     scratch.choose(self, codes);
                     counter.add((codes.len() / m) as u64)
                 },
@@ -142,18 +141,18 @@ impl SubspaceEncoder {
         failed.unwrap_or(Ok(()))?;
         Ok(codes)
     }
-}
 
-impl Encode for SubspaceEncoder {
-    fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
-        SubspaceEncoder::encode(self, x, monitor)
-    }
-
-    fn improve(&self, x: &dyn Vectors, codes: &mut Array2<u8>, monitor: &dyn Monitor) -> Result<Improved> {
-        let errors =
-            |codes: &Array2<u8>| errors::errors(&self.codebooks, Loss::RECONSTRUCTION, x, codes.view(), &());
+    fn improve_target(
+        &self,
+        target: &Target<'_>,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Improved> {
+        let errors = |codes: &Array2<u8>| {
+            errors::errors(&self.codebooks, Loss::RECONSTRUCTION, *target, codes.view(), &())
+        };
         let before = errors(codes)?;
-        let new = SubspaceEncoder::encode(self, x, monitor)?;
+        let new = self.encode_target(target, monitor)?;
         let mut after = errors(&new)?;
         let rows = codes.outer_iter_mut().zip(new.outer_iter()).zip(before.iter().zip(&mut after));
         for ((mut code, new), (before, after)) in rows {
@@ -187,6 +186,8 @@ fn in_space(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Res
 
 /// What one thread works in.
 struct Scratch {
+    rows: Rows,
+    /// Them, centred.
     x: Vec<f32>,
     tiles: Tiles,
     rotated: Vec<f32>,
@@ -198,6 +199,7 @@ impl Scratch {
         let tiles = Tiles::new(rows, encoder.dim);
         let columns = encoder.rotation.as_ref().map_or(0, |rotation| rotation.panels.columns());
         Self {
+            rows: Rows::default(),
             x: vec![0.0; rows * encoder.dim],
             rotated: vec![0.0; tiles.rows() * columns],
             tiles,
@@ -205,11 +207,22 @@ impl Scratch {
         }
     }
 
-    /// Brings in `rows` vectors of `x`, from `first` on, and centres them.
-    fn read(&mut self, encoder: &SubspaceEncoder, x: &dyn Vectors, first: usize, rows: usize) -> Result<()> {
+    /// Brings in `rows` vectors of `target`, from `first` on, and centres them.
+    fn read(
+        &mut self,
+        encoder: &SubspaceEncoder,
+        target: &Target<'_>,
+        first: usize,
+        rows: usize,
+    ) -> Result<()> {
+        self.rows.read(target, first, rows)?;
         self.x.resize(rows * encoder.dim, 0.0);
-        read_finite(x, "X", first, &mut self.x)?;
         for (r, x) in self.x.chunks_exact_mut(encoder.dim).enumerate() {
+            let row = self.rows.row(r);
+            x.copy_from_slice(row.x);
+            if let Some(base) = row.base {
+                x.iter_mut().zip(base).for_each(|(x, base)| *x -= base);
+            }
             x.iter_mut().zip(&encoder.center).for_each(|(x, center)| *x -= center);
             if encoder.rotation.is_some() {
                 self.tiles.set(r, x.iter().copied());

@@ -100,6 +100,7 @@ pub(super) fn signs(codebooks: &Codebooks) -> Result<SubspaceEncoder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::Encode;
     use crate::model::{Recipe, Structure};
     use ndarray::{Array3, array};
 

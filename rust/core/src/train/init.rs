@@ -1,7 +1,7 @@
 //! Where training starts from.
 
 use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS, Selection};
-use crate::encode::Encoder;
+use crate::encode::{Encode, Encoder};
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::train::equations::NormalEquations;
