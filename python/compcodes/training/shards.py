@@ -20,7 +20,7 @@ from compcodes.training.demand import demand
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
 
-__all__ = ["Codes", "Doubles", "Floats", "Local", "Part", "Report", "Shards", "Sums", "Worst"]
+__all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Part", "Report", "Shards", "Sums", "Worst"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -91,12 +91,40 @@ class Shards(Protocol):
 
 
 @dataclass(frozen=True)
+class Base:
+    """What approximations begin with: rows of `rows` (r, d), by `places` (n,); and the η by which errors are weighed."""
+
+    rows: Floats
+    places: NDArray[np.int64]
+    eta: float = 1.0
+
+    def of(self, rows: Any) -> Base:
+        """Return that of some vectors."""
+        return replace(self, places=self.places[rows])
+
+
+@dataclass(frozen=True)
 class Local:
-    """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given."""
+    """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given.
+
+    With a `base`, codewords approximate what is left of them, and sums are of that; errors count along the vectors.
+    """
 
     X: NDArray[Any]
     weights: Doubles | None = None
     n_jobs: int | None = None
+    base: Base | None = None
+
+    @property
+    def target(self) -> Any:
+        """What codes are chosen for."""
+        return self.X if self.base is None else _core.Target(self.X, self.base.rows, self.base.places)
+
+    def rest(self, eta: float = 1.0, directions: Floats | None = None) -> Any:
+        """Return what codewords are to add up to, as the core reads it: weighed by η, stretched along `directions`."""
+        if self.base is None:
+            return self.X
+        return _core.RestRows(self.X, self.base.rows, self.base.places, eta, directions)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,7 +145,8 @@ class Local:
             weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
         if weights is not None and self.weights is not None:
             weights *= self.weights
-        return replace(self, weights=self.weights if weights is None else weights)
+        base = None if self.base is None else replace(self.base, eta=objective.eta)
+        return replace(self, weights=self.weights if weights is None else weights, base=base)
 
     def sampled(self, count: int | None, seed: int) -> Local:
         """Return at most `count` rows, drawn by weight; in order, which a memory map reads well.
@@ -131,7 +160,7 @@ class Local:
         weights, rng = self.weights, np.random.default_rng(seed)
         if weights is None:
             rows = np.sort(rng.choice(len(self.X), count, replace=False))
-            return replace(self, X=_taken(self.X, rows))
+            return replace(self, X=_taken(self.X, rows), base=self._base_of(rows))
         rows = np.flatnonzero(weights)
         if len(rows) > count:
             chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
@@ -141,22 +170,28 @@ class Local:
             drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
             drawn = np.sort(order[drawn])
             rows, weights = rows[drawn], weights / weights.mean()
-            return replace(self, X=_taken(self.X, rows), weights=weights[rows] / chances[drawn])
-        return replace(self, X=_taken(self.X, rows), weights=weights[rows])
+            return replace(
+                self, X=_taken(self.X, rows), weights=weights[rows] / chances[drawn], base=self._base_of(rows)
+            )
+        return replace(self, X=_taken(self.X, rows), weights=weights[rows], base=self._base_of(rows))
+
+    def _base_of(self, rows: Any) -> Base | None:
+        return None if self.base is None else self.base.of(rows)
 
     def moments(self, directions: Floats | None) -> _core.Moments:
         """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
-        return _core.Moments(self.X, self.weights, directions, self.n_jobs)
+        return _core.Moments(self.rest(), self.weights, directions, self.n_jobs)
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
         """Copy rows by position, in order."""
         taken = _taken(self.X, rows)
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(taken, dtype=np.float32)
+            vectors = np.ascontiguousarray(taken, dtype=np.float32)
+            return vectors if self.base is None else vectors - self.base.rows[self.base.places[rows]]
 
     def encode(self, coder: Pass, report: Report | None) -> Codes:
         """Choose codes."""
-        return coder.build(self.n_jobs).encode(self.X, self.n_jobs, report)
+        return coder.build(self.n_jobs).encode(self.target, self.n_jobs, report)
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
         """Return the better of the codes there are and new ones, row by row."""
@@ -170,7 +205,8 @@ class Local:
         if drawn is None:
             return None
         rows, weights = drawn
-        return Part(replace(self, X=_taken(self.X, rows), weights=weights), codes[rows], rows)
+        own = replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+        return Part(own, codes[rows], rows)
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
         """Return the codes with those of a part in their places; `codes` are lost."""
@@ -179,7 +215,7 @@ class Local:
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""
-        codes, _, errors = coder.build(self.n_jobs).improve(self.X, codes, self.n_jobs, report)
+        codes, _, errors = coder.build(self.n_jobs).improve(self.target, codes, self.n_jobs, report)
         return codes, self._total(errors)
 
     def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
@@ -188,7 +224,13 @@ class Local:
 
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
-        return _core.normal_equations(self.X, codes, n_codewords, self.weights, self.n_jobs, directions=directions)
+        eta = 1.0 if self.base is None else self.base.eta
+        if eta > 1:  # weighed as they are read: the side of the loss is not that of the plain one
+            rest = self.rest(eta, directions)
+            return _core.normal_equations(rest, codes, n_codewords, self.weights, self.n_jobs)
+        return _core.normal_equations(
+            self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions
+        )
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
         """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
@@ -200,10 +242,10 @@ class Local:
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
         """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
-        return _core.worst(self.X, codes, self._errors(objective, codebooks, codes), count)
+        return _core.worst(self.rest(), codes, self._errors(objective, codebooks, codes), count)
 
     def _errors(self, objective: Objective, codebooks: Floats, codes: Codes) -> Doubles:
-        return _core.errors(codebooks, self.X, codes, objective.eta, self.n_jobs, directions=objective.directions)
+        return _core.errors(codebooks, self.target, codes, objective.eta, self.n_jobs, directions=objective.directions)
 
     def _total(self, errors: Doubles) -> float:
         if self.weights is not None:

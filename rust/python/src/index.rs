@@ -2,11 +2,12 @@
 
 use crate::arrays::{Rows, codes, ids, queries};
 use crate::errors::to_python;
+use crate::lists::lists_of;
 use crate::model::Model;
 use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
-use compcodes::index::{Change, Settings};
+use compcodes::index::{Change, Reach, Settings, Within};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::search::exact;
@@ -120,6 +121,15 @@ impl Index {
     }
 }
 
+/// How many lists a search goes through.
+fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
+    match (n_probe, recall) {
+        (Some(n), _) => Reach::Lists(n),
+        (None, Some(recall)) => Reach::Recall(recall),
+        (None, None) => Reach::DEFAULT,
+    }
+}
+
 /// Which vectors a search may find.
 #[derive(FromPyObject)]
 enum Filter<'py> {
@@ -230,6 +240,25 @@ impl Index {
         Ok(self.look(py, compcodes::Index::codes)?.into_pyarray(py))
     }
 
+    /// The list of each vector, (n,) i64; `None` without lists.
+    fn lists<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let lists = self.look(py, compcodes::Index::lists)?;
+        let wide = |lists: Vec<u32>| lists.into_iter().map(i64::from).collect::<Vec<_>>();
+        Ok(lists.map(|lists| wide(lists).into_pyarray(py)))
+    }
+
+    /// How many vectors are in each list, (n_lists,) i64; `None` without lists.
+    fn list_sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let sizes = self.look(py, compcodes::Index::list_sizes)?;
+        let wide = |sizes: Vec<usize>| sizes.into_iter().map(|size| size as i64).collect::<Vec<_>>();
+        Ok(sizes.map(|sizes| wide(sizes).into_pyarray(py)))
+    }
+
+    /// How far lists have drifted from those of training, 0 to 1.
+    fn drift(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.look(py, compcodes::Index::drift)
+    }
+
     /// All ids, (n,) i64.
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let ids = self.look(py, |index| match index.ids() {
@@ -239,7 +268,7 @@ impl Index {
         Ok(ids.into_pyarray(py))
     }
 
-    #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None))]
+    #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None, lists=None))]
     fn add_codes(
         &self,
         py: Python<'_>,
@@ -247,19 +276,21 @@ impl Index {
         ids: Option<Any<'_, '_>>,
         side: Option<PyReadonlyArray1<'_, f32>>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, '_>>,
     ) -> PyResult<()> {
+        let lists = lists_of(lists)?;
         let codes = self::codes(codes, "codes")?;
         let ids = ids.map(|array| self::ids(array, "ids")).transpose()?.map(|ids| ids.as_array().to_vec());
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            index.prepare_add_codes(codes, ids.as_deref(), side.as_deref(), monitor)
+            index.prepare_add_codes_in(codes, lists.as_deref(), ids.as_deref(), side.as_deref(), monitor)
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
 
     /// Puts codes in the place of those of the vectors with these ids.
-    #[pyo3(signature = (codes, ids, side=None, n_jobs=None))]
+    #[pyo3(signature = (codes, ids, side=None, n_jobs=None, lists=None))]
     fn update_codes(
         &self,
         py: Python<'_>,
@@ -267,44 +298,54 @@ impl Index {
         ids: Any<'_, '_>,
         side: Option<PyReadonlyArray1<'_, f32>>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, '_>>,
     ) -> PyResult<()> {
+        let lists = lists_of(lists)?;
         let codes = self::codes(codes, "codes")?;
         let ids = self::ids(ids, "ids")?.as_array().to_vec();
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            index.prepare_update_codes(codes, &ids, side.as_deref(), monitor)
+            index.prepare_update_codes_in(codes, lists.as_deref(), &ids, side.as_deref(), monitor)
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
 
     /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
-    #[pyo3(signature = (x, codes, n_jobs=None))]
+    #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn scales<'py>(
         &self,
         py: Python<'py>,
         x: Any<'_, 'py>,
         codes: Any<'_, 'py>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let lists = lists_of(lists)?;
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let scales = |index: Look, monitor: &dyn Monitor| index.model().scales(&*x, codes, monitor);
+        let scales = |index: Look, monitor: &dyn Monitor| {
+            index.model().scales_in(&*x, codes, lists.as_deref(), monitor)
+        };
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), scales)?.into_pyarray(py))
     }
 
     /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
-    #[pyo3(signature = (x, codes, n_jobs=None))]
+    #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn residuals<'py>(
         &self,
         py: Python<'py>,
         x: Any<'_, 'py>,
         codes: Any<'_, 'py>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let lists = lists_of(lists)?;
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let residuals = |index: Look, monitor: &dyn Monitor| index.model().residuals(&*x, codes, monitor);
+        let residuals = |index: Look, monitor: &dyn Monitor| {
+            index.model().residuals_in(&*x, codes, lists.as_deref(), monitor)
+        };
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), residuals)?.into_pyarray(py))
     }
 
@@ -336,7 +377,9 @@ impl Index {
     }
 
     /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
-    #[pyo3(signature = (queries, k, vectors=None, n_candidates=0, filter=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (
+        queries, k, vectors=None, n_candidates=0, filter=None, n_jobs=None, progress=None, n_probe=None, recall=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search<'py>(
         &self,
@@ -348,24 +391,29 @@ impl Index {
         filter: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
     ) -> PyResult<Found<'py>> {
-        let queries = self::queries(queries)?;
+        let (queries, reach) = (self::queries(queries)?, reach(n_probe, recall));
         let queries = queries.as_array();
         let allowed = filter.map(Filter::detach).transpose()?;
         let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
         let vectors = rows.as_ref().map(Rows::view);
         let search = |index: &compcodes::Index, monitor: &dyn Monitor| -> Result<Hits> {
             let allowed = allowed.as_ref().map(|allowed| allowed.words(index, monitor)).transpose()?;
+            let within = Within { allowed: allowed.as_deref(), reach };
             match &vectors {
-                None => index.search(queries, k, allowed.as_deref(), monitor),
+                None => index.search(queries, k, within, monitor),
                 Some(vectors) => {
-                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_deref(), monitor)
+                    index.search_rerank(queries, k, (&**vectors, n_candidates), within, monitor)
                 }
             }
         };
         let brief = |index: &compcodes::Index| {
             let (books, words, dim) = index.model().codebooks.view().dim();
-            let work = books.saturating_mul(index.len() + words * dim).saturating_mul(queries.nrows());
+            let (n, products) = index.passes(reach);
+            let work = books.saturating_mul(n + words * dim).saturating_add(products);
+            let work = work.saturating_mul(queries.nrows());
             progress.is_none()
                 && vectors.is_none()
                 && work < if n_jobs == Some(1) { 4 * BRIEF } else { BRIEF }
@@ -410,7 +458,9 @@ impl Index {
     }
 
     /// The vectors that are best by code for some queries, to be scored exactly; `certify`: so that results can be proven.
-    #[pyo3(signature = (queries, n_candidates, certify=false, filter=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (
+        queries, n_candidates, certify=false, filter=None, n_jobs=None, progress=None, n_probe=None, recall=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn candidates<'py>(
         &self,
@@ -421,7 +471,10 @@ impl Index {
         filter: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
     ) -> PyResult<Candidates> {
+        let reach = reach(n_probe, recall);
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
         let allowed = filter.map(Filter::detach).transpose()?;
@@ -429,7 +482,10 @@ impl Index {
             let allowed = allowed.as_ref().map(|allowed| allowed.words(&index, monitor)).transpose()?;
             match certify {
                 true => index.certifiable_candidates(queries, n_candidates, allowed.as_deref(), monitor),
-                false => index.candidates(queries, n_candidates, allowed.as_deref(), monitor),
+                false => {
+                    let within = Within { allowed: allowed.as_deref(), reach };
+                    index.candidates(queries, n_candidates, within, monitor)
+                }
             }
         };
         let candidates = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;

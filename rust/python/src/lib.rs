@@ -4,6 +4,7 @@ mod arrays;
 mod encoders;
 mod errors;
 mod index;
+mod lists;
 mod model;
 mod run;
 mod shared;
@@ -29,6 +30,8 @@ mod core {
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
     use super::index::{Candidates, Index, exact_search};
+    #[pymodule_export]
+    use super::lists::{Lists, RestRows};
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

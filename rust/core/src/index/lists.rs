@@ -5,7 +5,7 @@ use super::column::Column;
 use super::ids::Added;
 use super::partition::{Partition, Tail};
 use super::side::Side;
-use super::Index;
+use super::{Index, Reach};
 use crate::codes::packed::PackedCodes;
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -33,6 +33,14 @@ impl Index {
         let off = |(&size, &share): (&usize, &f32)| (size as f64 / n - f64::from(share)).abs();
         let is_any = !self.is_empty();
         Some(if is_any { sizes.iter().zip(centroids.shares()).map(off).sum::<f64>() / 2.0 } else { 0.0 })
+    }
+
+    /// About how many vectors a search passes over, and how many products with numbers of centroids it takes.
+    #[must_use]
+    pub fn passes(&self, reach: Reach) -> (usize, usize) {
+        let Some(centroids) = &self.model.centroids else { return (self.len(), 0) };
+        let share = reach.lists(centroids) as f64 / centroids.n_lists() as f64;
+        ((self.len() as f64 * share) as usize, centroids.n_lists() * centroids.dim())
     }
 
     pub(crate) fn partition(&self) -> Option<&Partition> {

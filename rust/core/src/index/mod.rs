@@ -17,7 +17,7 @@ mod side;
 
 use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
 use crate::codes::store::Store;
-use crate::encode::{Encode, error_bounds};
+use crate::encode::{Encode, Target, error_bounds};
 use crate::error::{Result, invalid};
 use crate::model::{Model, checked_lists};
 use crate::monitor::{Counter, Monitor};
@@ -136,6 +136,7 @@ impl Index {
 
     fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
         let side = Side::of(settings)?;
+        model.centroids.as_ref().map_or(Ok(()), |centroids| centroids.check(&model.codebooks))?;
         let frame = match side {
             Side::InverseNorm => Frame::centred(&model),
             Side::SquaredNorm { .. } if is_centred => Frame::centred(&model),
@@ -446,28 +447,13 @@ impl Model {
         monitor: &dyn Monitor,
     ) -> Result<Array1<f64>> {
         let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
-        if lists.is_none() {
-            return error_bounds(&self.codebooks, x, codes, monitor);
+        match (&self.centroids, lists) {
+            (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
+                let target = Target { base: Some(base), ..Target::from(x) };
+                error_bounds(&self.codebooks, target, codes, monitor)
+            }),
+            _ => error_bounds(&self.codebooks, x, codes, monitor),
         }
-        crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
-        self.codebooks.check_codes(codes)?;
-        if codes.nrows() != x.n() {
-            return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
-        }
-        let up = 1.0 + (x.dim() + 8) as f64 * f64::EPSILON / 2.0; // as encode::error_bounds has it
-        let counter = Counter::new(monitor, x.n() as u64);
-        let bound = |row: usize| {
-            let mut vector = vec![0.0; x.dim()];
-            crate::vectors::read_finite(x, "X", row, &mut vector)?;
-            let code = codes.slice(s![row..=row, ..]);
-            let approximation = self.decode(code, lists.map(|lists| &lists[row..=row]), &())?;
-            let squares = vector.iter().zip(&approximation).map(|(&x, &a)| (f64::from(x) - f64::from(a)).powi(2));
-            if row % 1024 == 1023 {
-                counter.add(1024)?;
-            }
-            Ok(squares.sum::<f64>().sqrt() * up)
-        };
-        (0..x.n()).into_par_iter().map(bound).collect::<Vec<_>>().into_iter().collect()
     }
 
     /// As [`residuals`](Self::residuals), for vectors in these lists of a model with centroids.

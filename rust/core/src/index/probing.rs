@@ -6,7 +6,7 @@
 
 use super::partition::Partition;
 use super::search::Scored;
-use super::{Column, Index};
+use super::Index;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::isa::Isa;
@@ -39,7 +39,7 @@ impl Reach {
     pub const DEFAULT: Self = Self::Recall(0.95);
 
     /// Of `centroids`, how many.
-    fn lists(self, centroids: &Centroids) -> usize {
+    pub(super) fn lists(self, centroids: &Centroids) -> usize {
         match self {
             Reach::Recall(recall) => centroids.probes_for(recall),
             Reach::Lists(n) => n.clamp(1, centroids.n_lists()),

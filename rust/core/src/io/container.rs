@@ -14,8 +14,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The version that this code writes; it reads this one and older ones.
-pub const VERSION: u64 = 2;
+/// The latest version that this code writes; it reads it and older ones.
+pub const VERSION: u64 = 3;
+/// What is written where nothing asks for a later one: older readers then know it.
+const COMMON: u64 = 2;
+/// The entry by which those who add to a file ask for a later version; no file has it.
+pub(super) const NEEDS: &str = "needs version";
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -31,6 +35,7 @@ pub(super) type Entries = BTreeMap<String, String>;
 pub(super) enum Numbers<'a> {
     Bytes(&'a [u8]),
     Floats(Cow<'a, [f32]>),
+    Words(&'a [u32]),
     Integers(Cow<'a, [i64]>),
 }
 
@@ -43,6 +48,12 @@ impl<'a> From<&'a [f32]> for Numbers<'a> {
 impl<'a> From<&'a [i64]> for Numbers<'a> {
     fn from(values: &'a [i64]) -> Self {
         Self::Integers(values.into())
+    }
+}
+
+impl<'a> From<&'a [u32]> for Numbers<'a> {
+    fn from(values: &'a [u32]) -> Self {
+        Self::Words(values)
     }
 }
 
@@ -63,6 +74,7 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(_) => Dtype::U8,
             Self::Floats(_) => Dtype::F32,
+            Self::Words(_) => Dtype::U32,
             Self::Integers(_) => Dtype::I64,
         }
     }
@@ -71,6 +83,7 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(values) => values.len(),
             Self::Floats(values) => size_of_val(&**values),
+            Self::Words(values) => size_of_val(*values),
             Self::Integers(values) => size_of_val(&**values),
         }
     }
@@ -80,6 +93,9 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(values) => values.chunks(PIECE).try_for_each(each),
             Self::Floats(values) => values
+                .chunks(PIECE / 4)
+                .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
+            Self::Words(values) => values
                 .chunks(PIECE / 4)
                 .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
             Self::Integers(values) => values
@@ -128,7 +144,9 @@ impl<'a> Content<'a> {
             }
             entries.insert(format!("{CRC}{}", tensor.name), sum.to_string());
         }
-        entries.insert("compcodes".to_owned(), json!({ "version": VERSION }).to_string());
+        let needs = entries.remove(NEEDS).and_then(|version| version.parse().ok());
+        let version: u64 = needs.unwrap_or(COMMON);
+        entries.insert("compcodes".to_owned(), json!({ "version": version }).to_string());
         let described = tensors.iter().map(|tensor| (tensor.name, tensor.numbers.dtype(), &tensor.shape[..]));
         entries.insert("checksum".to_owned(), checksum(&entries, described).to_string());
         let mut end = 0;
@@ -237,9 +255,9 @@ impl<'a> Reader<'a> {
                 entries = v1::entries(&ours).map_err(|e| error(e.to_string()))?;
                 (1, have, want)
             }
-            Some(VERSION) => {
+            Some(version @ COMMON..=VERSION) => {
                 let have = entries.get("checksum").and_then(|text| text.parse().ok());
-                (VERSION, have, checksum(&entries, tensors))
+                (version, have, checksum(&entries, tensors))
             }
             Some(later) if later > VERSION => {
                 return Err(error(format!("format version {later}; this release reads up to {VERSION}")));
@@ -374,6 +392,12 @@ impl<'a> Reader<'a> {
             return Ok(Some((shape, values)));
         }
         Err(self.error(format!("{name} holds NaN or an infinity")))
+    }
+
+    /// Shape and integers of 32 bits of a tensor, if there is one of that name.
+    pub(super) fn words(&self, name: &str) -> Result<Option<(&[usize], Vec<u32>)>> {
+        let Some(shape) = self.shape(name, Dtype::U32)? else { return Ok(None) };
+        Ok(Some((shape, self.numbers(name, u32::from_le_bytes)?)))
     }
 
     /// Shape and integers of a tensor, if there is one of that name.

@@ -5,7 +5,7 @@ use crate::codebooks::Codebooks;
 use crate::encode::{ListFinder, Loss};
 use crate::error::{Error, Result, argument, invalid};
 use crate::monitor::Monitor;
-use crate::vectors::Vectors;
+use crate::vectors::{Subset, Vectors};
 use crate::vectors::metric::Metric;
 use crate::vectors::unit::Unit;
 use ndarray::{Array2, ArrayView2};
@@ -190,6 +190,12 @@ impl Centroids {
         }
     }
 
+    /// What `f` gives for the centroid of each of these lists, as vectors.
+    pub(crate) fn with_bases<R>(&self, lists: &[u32], f: impl FnOnce(&dyn Vectors) -> R) -> R {
+        let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
+        f(&Subset::new(&self.view(), &rows))
+    }
+
     /// The list of each row of `x` (n, d): that whose centroid has the least loss, of vectors of length 1 where
     /// `metric`, what the model was trained for, is the cosine; of equal ones the lowest.
     ///
@@ -201,11 +207,19 @@ impl Centroids {
         metric: Option<Metric>,
         monitor: &dyn Monitor,
     ) -> Result<Vec<u32>> {
-        let finder = ListFinder::new(self.view(), self.loss)?;
-        if metric == Some(Metric::Cosine) {
-            return finder.find(&Unit(x), monitor).map(|(lists, _)| lists);
-        }
-        finder.find(x, monitor).map(|(lists, _)| lists)
+        let found = match metric {
+            Some(Metric::Cosine) => self.nearest(&Unit(x), monitor),
+            _ => self.nearest(x, monitor),
+        };
+        found.map(|(lists, _)| lists)
+    }
+
+    /// As [`assign`](Self::assign), of vectors as they are, with the loss of each.
+    ///
+    /// # Errors
+    /// Those of [`assign`](Self::assign).
+    pub fn nearest(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Vec<u32>, Vec<f32>)> {
+        ListFinder::new(self.view(), self.loss)?.find(x, monitor)
     }
 }
 

@@ -5,7 +5,7 @@ mod recipe;
 mod subspaces;
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{self, Encode, Objective, OfUnit};
+use crate::encode::{self, Encode, Objective, OfUnit, Target};
 use crate::error::Result;
 use crate::train::Training;
 use crate::vectors::Vectors;
@@ -89,7 +89,9 @@ impl Model {
         monitor: &dyn Monitor,
     ) -> Result<Array2<u8>> {
         match (&self.centroids, lists) {
-            (Some(centroids), Some(lists)) => encoder.encode(&Rest { x, centroids, lists }, monitor),
+            (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
+                encoder.encode_target(&Target { base: Some(base), ..Target::from(x) }, monitor)
+            }),
             _ => encoder.encode(x, monitor),
         }
     }
@@ -110,30 +112,6 @@ impl Model {
             }
         };
         Ok(if *metric == Some(Metric::Cosine) { Box::new(OfUnit(encoder)) } else { encoder })
-    }
-}
-
-/// Vectors less the centroids of their lists.
-struct Rest<'a> {
-    x: &'a dyn Vectors,
-    centroids: &'a Centroids,
-    lists: &'a [u32],
-}
-
-impl Vectors for Rest<'_> {
-    fn n(&self) -> usize {
-        self.x.n()
-    }
-
-    fn dim(&self) -> usize {
-        self.x.dim()
-    }
-
-    fn read(&self, first: usize, out: &mut [f32]) {
-        self.x.read(first, out);
-        for (row, &list) in out.chunks_exact_mut(self.dim()).zip(&self.lists[first..]) {
-            row.iter_mut().zip(self.centroids.centroid(list as usize)).for_each(|(x, c)| *x -= c);
-        }
     }
 }
 
