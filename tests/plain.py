@@ -25,7 +25,7 @@ def tables(Q, codebooks):
 
 
 def table_sums(Q, codebooks, codes, bases=None):
-    """Scores (nq, n) of the inner product, to the bit: added in float32 in the order m = 0 … M−1, from bases (n, d) on."""
+    """Scores (nq, n) of the inner product, to the bit: added in float32, m = 0 … M−1, from bases (n, d) on."""
     entries = tables(Q, codebooks)
     scores = np.zeros((len(Q), len(codes)), np.float32) if bases is None else tables(Q, bases[None])[:, 0].copy()
     for m in range(codes.shape[1]):

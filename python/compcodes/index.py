@@ -315,11 +315,11 @@ class Index:
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         n_probe : int, optional
-            Of an index with lists (see `CompositionalCodes`): how many to go through, the best for each query; more where
-            those hold fewer than k vectors that may be found. All of them give what a search without lists would.
+            Of an index with lists (see `CompositionalCodes`): how many to go through, the best for each query; more
+            where those hold fewer than k vectors that may be found. All of them give what a search without lists would.
         recall : float, default 0.95
-            In the place of `n_probe`, 0 to 1: so many lists that this share of the nearest vectors is in them, as it was
-            measured by `fit` for its sample queries, or for rows of the data. 1 goes through all.
+            In the place of `n_probe`, 0 to 1: so many lists that this share of the nearest vectors is in them, as `fit`
+            measured for its sample queries, or for rows of the data. 1 goes through all.
         certify : bool, default False
             With `rerank`, for an index with ``residuals=True``: compare exactly also the `n_candidates` that the bound
             ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact, as far as scores
@@ -437,7 +437,7 @@ class Index:
 
     @property
     def drift(self) -> float | None:
-        """How far the lists are from those of training: the share of the vectors, 0 to 1, that would have to be in others.
+        """How far the lists are from those of training: the share of the vectors that would have to be in others.
 
         Where it is above 0.2 or so, the vectors that were added are unlike those of the training: lists are of unequal
         size, and fewer of the nearest vectors are where a search looks. Train anew, and add the vectors again.

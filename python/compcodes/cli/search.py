@@ -20,7 +20,7 @@ from compcodes.cli.common import (
     load_index,
     number_of_results,
 )
-from compcodes.cli.parameters import whole
+from compcodes.cli.parameters import share, whole
 from compcodes.data import load, load_ids, load_queries, save
 
 NAME = "search"
@@ -36,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scores", metavar="FILE", help="write scores (queries × answers) to a .npy file")
     add("--filter", metavar="IDS", help="a file of the ids among which to search (default: all)")
     add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
+    add("--probe", type=whole(1), metavar="N", help="go through N lists, of an index that has them")
+    add(
+        "--recall",
+        type=share,
+        metavar="SHARE",
+        help="go through the lists that hold this share of the best (default: 0.95)",
+    )
     add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
 
@@ -55,9 +62,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     allowed = None if args.filter is None else load_ids(args.filter).reshape(-1)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
+    names |= {"n_probe": "--probe", "recall": "--recall"}
     with called(names), Stopwatch() as watch:
         scores, ids = index.search(
-            Q, k, filter=allowed, rerank=vectors, n_candidates=args.candidates, progress=args.progress
+            Q,
+            k,
+            filter=allowed,
+            rerank=vectors,
+            n_candidates=args.candidates,
+            n_probe=args.probe,
+            recall=args.recall,
+            progress=args.progress,
         )
     if len(ids):  # a filter can leave fewer: as many for each query, the rest is padding
         k = int(np.count_nonzero(ids[0] != -1))

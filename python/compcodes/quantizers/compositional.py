@@ -470,8 +470,8 @@ class CompositionalCodes(Quantizer):
         X : (n, d) array of any real type
             Vectors; read a chunk at a time.
         lists : (n,) int, optional
-            Of a model with lists: in which each vector is; by default as `assign` finds. The code approximates what the
-            centroid leaves.
+            Of a model with lists: in which each vector is; by default as `assign` finds. The code approximates what
+            the centroid leaves.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -484,7 +484,7 @@ class CompositionalCodes(Quantizer):
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            `X` has another shape or dtype, or holds NaN or infinity (with the row); or lists that are none of the model.
+            `X` has another shape or dtype, or holds NaN or infinity (with the row); or the model has no such lists.
         """
         X = as_vectors(X, "X", self._fitted().shape[2])
         places = self._assigned(X) if lists is None else self._places(lists, len(X))

@@ -130,7 +130,7 @@ class Quantizer(Estimator):
         if lists is None:
             raise ArgumentValueError("lists", "are missing: want the list of each vector, as assign(X) returns them")
         places = as_ids(lists, n, "lists")
-        if n and not (0 <= places.min() and places.max() < len(self._lists)):
+        if n and not (places.min() >= 0 and places.max() < len(self._lists)):
             raise ArgumentValueError(
                 "lists", f"range from {places.min()} to {places.max()}: want 0 to {len(self._lists) - 1}"
             )

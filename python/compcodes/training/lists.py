@@ -1,7 +1,7 @@
 """The lists of a model: centroids, and how many of them a search needs.
 
-Centroids are those of k-means, under the loss in use: with η an error along x counts more, as it does to the products that
-choose lists. Lists that hold more than `LARGE` times the mean are split, at the cost of the smallest, until none is left.
+Centroids are those of k-means, under the loss in use: with η an error along x counts more, as it does to the products
+that choose lists. Lists of more than `LARGE` times the mean are split, at the cost of the smallest, until none is left.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LARGE = 2.5
 ROUNDS = 24
 """Of splitting."""
 ETA = 4.0
-"""The most that an error along x counts in choosing lists: beyond it, centroids of vectors of other directions are taken
-for the sake of their length."""
+"""The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for the
+sake of length."""
 UNEQUAL = 0.1
-"""Standard deviation over mean of the norms from which on an error along x counts more; where vectors are of one length,
-it finds less."""
+"""Standard deviation over mean of the norms from which on an error along x counts more: less is found so where
+vectors are of one length."""
 QUERIES = 500
 NEIGHBOURS = 10
 BASE = 200_000
@@ -82,8 +82,8 @@ def train_lists(
 ) -> tuple[_core.Lists, NDArray[np.int64]]:
     """Return the lists for weighted vectors, and the list of each.
 
-    `eta` is that of the loss; `queries` (nq, d) are what the number of lists to search is measured with, rows of the data
-    if there are none.
+    `eta` is that of the loss; `queries` (nq, d) are what the number of lists to search is measured with, rows of the
+    data if there are none.
     """
     run = _Run(shards, seed, metric, report)
     norms = _core.norms(shards.X, None, shards.n_jobs)
@@ -149,9 +149,7 @@ def _split(
     centroids[few[:count]] = (vectors + centroids[wanted[:count]]) / 2
 
 
-def _measured(
-    run: _Run, made: _core.Lists, lists: NDArray[np.int64], queries: Floats | None
-) -> _core.Lists:
+def _measured(run: _Run, made: _core.Lists, lists: NDArray[np.int64], queries: Floats | None) -> _core.Lists:
     """Return the lists with what tells how many of them a query needs."""
     shards, rng, n_lists = run.shards, np.random.default_rng(run.seed), len(made)
     n = shards.shape[0]
@@ -204,9 +202,10 @@ def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) ->
     centroids = made.centroids
     products: Floats = queries @ centroids.T
     if metric == "l2":
-        return products - 0.5 * np.einsum("ij,ij->i", centroids, centroids)
-    norms = np.linalg.norm(queries, axis=1)[:, None]
-    return products + norms * bonuses
+        products -= 0.5 * np.einsum("ij,ij->i", centroids, centroids)
+    else:
+        products += np.linalg.norm(queries, axis=1)[:, None] * bonuses
+    return products
 
 
 def _curve(scores: Floats, found: NDArray[np.int64], shares: Floats) -> tuple[Any, Doubles, Doubles]:

@@ -92,7 +92,7 @@ class Shards(Protocol):
 
 @dataclass(frozen=True)
 class Base:
-    """What approximations begin with: rows of `rows` (r, d), by `places` (n,); and the η by which errors are weighed."""
+    """What approximations begin with: rows of `rows` (r, d), by `places` (n,); and the η that weighs errors."""
 
     rows: Floats
     places: NDArray[np.int64]
@@ -228,9 +228,7 @@ class Local:
         if eta > 1:  # weighed as they are read: the side of the loss is not that of the plain one
             rest = self.rest(eta, directions)
             return _core.normal_equations(rest, codes, n_codewords, self.weights, self.n_jobs)
-        return _core.normal_equations(
-            self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions
-        )
+        return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions)
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
         """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
