@@ -275,7 +275,9 @@ def test_many_small_additions_are_one_large_one(X, model):
         parts.add(X[first : first + n])
         first += n
     for n_probe in (2, 30):
-        for one, other in zip(whole.search(X[:60], 9, n_probe=n_probe), parts.search(X[:60], 9, n_probe=n_probe), strict=True):
+        for one, other in zip(
+            whole.search(X[:60], 9, n_probe=n_probe), parts.search(X[:60], 9, n_probe=n_probe), strict=True
+        ):
             assert one.tobytes() == other.tobytes()
 
 

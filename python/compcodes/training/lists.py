@@ -27,8 +27,8 @@ LARGE = 2.5
 ROUNDS = 24
 """Of splitting."""
 ETA = 4.0
-"""The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for the
-sake of length."""
+"""The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for
+the sake of length."""
 UNEQUAL = 0.1
 """Standard deviation over mean of the norms from which on an error along x counts more: less is found so where
 vectors are of one length."""

@@ -1,7 +1,7 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
-use compcodes::Codebooks;
 use crate::lists::RestRows;
+use compcodes::Codebooks;
 use compcodes::vectors::Vectors;
 use compcodes::vectors::basis::Directions;
 use compcodes::vectors::rest::Rest;

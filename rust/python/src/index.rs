@@ -403,9 +403,9 @@ impl Index {
             let allowed = allowed.as_ref().map(|allowed| allowed.words(index, monitor)).transpose()?;
             let within = Within { allowed: allowed.as_deref(), reach };
             match &vectors {
-                None => index.search(queries, k, within, monitor),
+                None => index.search_within(queries, k, within, monitor),
                 Some(vectors) => {
-                    index.search_rerank(queries, k, (&**vectors, n_candidates), within, monitor)
+                    index.search_rerank_within(queries, k, (&**vectors, n_candidates), within, monitor)
                 }
             }
         };
@@ -484,7 +484,7 @@ impl Index {
                 true => index.certifiable_candidates(queries, n_candidates, allowed.as_deref(), monitor),
                 false => {
                     let within = Within { allowed: allowed.as_deref(), reach };
-                    index.candidates(queries, n_candidates, within, monitor)
+                    index.candidates_within(queries, n_candidates, within, monitor)
                 }
             }
         };

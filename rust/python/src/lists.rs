@@ -57,7 +57,8 @@ impl Lists {
             }
             if let Some(reach) = &reach {
                 let rows = reach.as_array();
-                made = made.with_reach(rows.outer_iter().map(|row| (row[0] as usize, row[1] as f32)).collect())?;
+                made =
+                    made.with_reach(rows.outer_iter().map(|row| (row[0] as usize, row[1] as f32)).collect())?;
             }
             Ok(made)
         };

@@ -10,8 +10,8 @@
 //! covers the f64 errors of ‖q‖ and of exact scores too; and 2⁻¹⁴⁹ for each product that may underflow. An exact score is
 //! rounded to f32, and so is the bound that it is compared with.
 
-use super::{Index, Reach, Within};
 use super::search::Scored;
+use super::{Index, Reach, Within};
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::scan::Hits;

@@ -523,12 +523,20 @@ impl Index {
         };
         let ids = self.ids.select(positions);
         monitor.report(self.len() as u64, self.len() as u64)?;
-        Ok(Change { state: self.state, n, kind: Kind::Keep(Box::new(Kept { packed, column, numbers, ids, partition: None })) })
+        Ok(Change {
+            state: self.state,
+            n,
+            kind: Kind::Keep(Box::new(Kept { packed, column, numbers, ids, partition: None })),
+        })
     }
 }
 
 /// The vectors at `positions` alone, in that order.
-pub(super) fn selected(all: PackedView<'_>, positions: &[usize], monitor: &dyn Monitor) -> Result<PackedCodes> {
+pub(super) fn selected(
+    all: PackedView<'_>,
+    positions: &[usize],
+    monitor: &dyn Monitor,
+) -> Result<PackedCodes> {
     let mut packed = PackedCodes::new(all.n_columns())?;
     let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
     for (chunk, positions) in positions.chunks(CHUNK).enumerate() {

@@ -198,7 +198,8 @@ impl Index {
         let order: Vec<usize> = arranged.positions().iter().map(|&at| places[at as usize]).collect();
         let view = if packed.len() == self.len() { packed.view() } else { self.packed.view() };
         let packed = selected(view, &order, monitor)?;
-        let numbers = if numbers.is_empty() { numbers } else { order.iter().map(|&at| numbers[at]).collect() };
+        let numbers =
+            if numbers.is_empty() { numbers } else { order.iter().map(|&at| numbers[at]).collect() };
         let ids = if positions.len() == self.len() { self.ids.clone() } else { self.ids.select(positions) };
         monitor.report(self.len() as u64, self.len() as u64)?;
         Ok(Kept { packed, column, numbers, ids, partition: Some(arranged) })

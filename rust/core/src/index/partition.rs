@@ -149,7 +149,10 @@ impl Partition {
 
     /// The places of a list, generation by generation, where it has any.
     pub(super) fn places(&self, list: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-        self.generations.iter().map(move |generation| generation.places(list)).filter(|places| !places.is_empty())
+        self.generations
+            .iter()
+            .map(move |generation| generation.places(list))
+            .filter(|places| !places.is_empty())
     }
 
     /// How many vectors each list holds.
@@ -299,7 +302,8 @@ mod tests {
     #[test]
     fn refuses_what_is_no_partition() {
         let generation = |first, starts: &[u32]| Generation { first, starts: starts.to_vec() };
-        let restored = |generations, positions: &[u32]| Partition::restored(2, generations, positions.to_vec());
+        let restored =
+            |generations, positions: &[u32]| Partition::restored(2, generations, positions.to_vec());
         assert!(restored(vec![generation(0, &[0, 1, 2])], &[1, 0]).is_ok());
         assert!(restored(vec![generation(0, &[0, 2, 2])], &[1, 0]).is_err());
         assert!(restored(vec![generation(0, &[0, 1, 2])], &[1, 1]).is_err());

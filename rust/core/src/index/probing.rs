@@ -4,9 +4,9 @@
 //! set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with each centroid
 //! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
 
+use super::Index;
 use super::partition::Partition;
 use super::search::Scored;
-use super::Index;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::isa::Isa;
@@ -22,7 +22,26 @@ use std::ops::Range;
 /// Products with centroids that are held at once: 64 MB.
 const MOST_BASES: usize = 1 << 24;
 
-/// How many lists a search goes through. More where those hold fewer than k vectors that may be found; an index without
+/// How many lists a search goes through.
+///
+/// ```
+/// use compcodes::index::{Reach, Within};
+/// use compcodes::model::Centroids;
+/// use compcodes::{Codebooks, Index, Model, Selection};
+/// use ndarray::array;
+/// let codebooks = Codebooks::new(array![[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]])?;
+/// let mut model = Model::new(codebooks, Selection::Group);
+/// model.centroids = Some(Centroids::new(array![[10.0, 0.0], [0.0, 10.0]])?);
+/// let mut index = Index::new(model);
+/// index.add(&array![[11.0, 1.0], [0.0, 11.0], [10.0, 1.0]].view(), None, &())?;
+/// assert_eq!(index.lists(), Some(vec![0, 1, 0]));
+/// let one = Within { allowed: None, reach: Reach::Lists(1) };
+/// let hits = index.search_within(array![[1.0, 0.5]].view(), 2, one, &())?;
+/// assert_eq!((hits.positions, hits.scores), (array![[0, 2]], array![[11.5, 10.5]]));
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+///
+/// More where those hold fewer than k vectors that may be found; an index without
 /// lists is always searched as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
@@ -115,12 +134,13 @@ impl Lists<'_> {
             lists.par_sort_unstable();
             lists.dedup();
         }
-        let (mut segments, mut starts) = (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len() + 1));
+        let (mut segments, mut starts) =
+            (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len() + 1));
         for &list in &lists {
             starts.push(segments.len());
-            segments.extend(self.partition.places(list as usize).map(|places| {
-                self.segment(list, places, measure)
-            }));
+            segments.extend(
+                self.partition.places(list as usize).map(|places| self.segment(list, places, measure)),
+            );
         }
         starts.push(segments.len());
         let probe = |(query, chosen): (usize, &Vec<u32>)| {
@@ -160,7 +180,12 @@ impl Lists<'_> {
             bases.iter().zip(offsets).enumerate().map(|(l, (base, offset))| key(l, base + offset)).collect()
         } else {
             let bonuses = self.centroids.bonuses();
-            bases.iter().zip(bonuses).enumerate().map(|(l, (base, bonus))| key(l, base + norm * bonus)).collect()
+            bases
+                .iter()
+                .zip(bonuses)
+                .enumerate()
+                .map(|(l, (base, bonus))| key(l, base + norm * bonus))
+                .collect()
         };
         let list = |key: i64| key as u32;
         keys.select_nth_unstable(n - 1);
@@ -229,7 +254,11 @@ fn count(words: &[u64], bits: Range<usize>) -> usize {
     let (first, last) = (bits.start / BLOCK, bits.end / BLOCK);
     let whole: usize = words[first..last].iter().map(|word| word.count_ones() as usize).sum();
     let before = (words[first] & below(bits.start)).count_ones() as usize;
-    let rest = if bits.end.is_multiple_of(BLOCK) { 0 } else { (words[last] & below(bits.end)).count_ones() as usize };
+    let rest = if bits.end.is_multiple_of(BLOCK) {
+        0
+    } else {
+        (words[last] & below(bits.end)).count_ones() as usize
+    };
     whole + rest - before
 }
 

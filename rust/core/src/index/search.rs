@@ -38,20 +38,34 @@ fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
 }
 
 impl Index {
-    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `within`, if given, says
-    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids). In the place
-    /// of that `within` may say how many lists to go through.
+    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
+    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids). An index with
+    /// lists goes through those of [`Reach::DEFAULT`](super::Reach::DEFAULT).
     ///
     /// # Errors
     /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
-    pub fn search<'a>(
+    pub fn search(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        within: impl Into<Within<'a>>,
+        allowed: Option<&[u64]>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let mut hits = self.search_positions(queries, k, within.into(), monitor)?;
+        self.search_within(queries, k, allowed.into(), monitor)
+    }
+
+    /// As [`search`](Self::search), through so many lists as `within` says, where the index has lists.
+    ///
+    /// # Errors
+    /// Those of [`search`](Self::search).
+    pub fn search_within(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut hits = self.search_positions(queries, k, within, monitor)?;
         self.name(&mut hits);
         Ok(hits)
     }
@@ -62,16 +76,31 @@ impl Index {
     /// # Errors
     /// Those of [`search`](Self::search); other than [`len`](Self::len) vectors, or of another d; or vectors were added
     /// after others were removed, so that the rows may be in another order.
-    pub fn search_rerank<'a>(
+    pub fn search_rerank(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        vectors: (&dyn Vectors, usize),
+        allowed: Option<&[u64]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        self.search_rerank_within(queries, k, vectors, allowed.into(), monitor)
+    }
+
+    /// As [`search_rerank`](Self::search_rerank), through so many lists as `within` says.
+    ///
+    /// # Errors
+    /// Those of [`search_rerank`](Self::search_rerank).
+    pub fn search_rerank_within(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
         (vectors, n_candidates): (&dyn Vectors, usize),
-        within: impl Into<Within<'a>>,
+        within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within.into(), monitor)?;
+        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within, monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);

@@ -5,9 +5,9 @@ use crate::codebooks::Codebooks;
 use crate::encode::{ListFinder, Loss};
 use crate::error::{Error, Result, argument, invalid};
 use crate::monitor::Monitor;
-use crate::vectors::{Subset, Vectors};
 use crate::vectors::metric::Metric;
 use crate::vectors::unit::Unit;
+use crate::vectors::{Subset, Vectors};
 use ndarray::{Array2, ArrayView2};
 
 /// The most lists: more would take more memory for a thread's scores than for the codes.
@@ -42,7 +42,13 @@ impl Centroids {
         if let Some(at) = data.iter().position(|value| !value.is_finite()) {
             return Err(invalid!("centroids[{}] holds NaN or an infinity", at / d));
         }
-        Ok(Self { data, loss: Loss::RECONSTRUCTION, bonuses: vec![0.0; n], shares: vec![1.0 / n as f32; n], reach: Vec::new() })
+        Ok(Self {
+            data,
+            loss: Loss::RECONSTRUCTION,
+            bonuses: vec![0.0; n],
+            shares: vec![1.0 / n as f32; n],
+            reach: Vec::new(),
+        })
     }
 
     /// Puts vectors into the list of least `loss`; by default of least squared error.
@@ -149,7 +155,9 @@ impl Centroids {
     pub fn probes_for(&self, recall: f32) -> usize {
         let enough = self.reach.iter().position(|&(_, share)| share >= recall);
         match enough {
-            None if self.reach.is_empty() && recall < 1.0 => self.n_lists().div_ceil(16).max(8.min(self.n_lists())),
+            None if self.reach.is_empty() && recall < 1.0 => {
+                self.n_lists().div_ceil(16).max(8.min(self.n_lists()))
+            }
             None => self.n_lists(),
             Some(at) => {
                 // Between two that were measured, on the line through them.
@@ -183,9 +191,7 @@ impl Centroids {
             return Err(argument!("lists", "has {} entries for {n} vectors", lists.len()));
         }
         match lists.iter().position(|&list| list as usize >= self.n_lists()) {
-            Some(row) => {
-                Err(argument!("lists", "[{row}] is {}: want below {}", lists[row], self.n_lists()))
-            }
+            Some(row) => Err(argument!("lists", "[{row}] is {}: want below {}", lists[row], self.n_lists())),
             None => Ok(()),
         }
     }
@@ -201,12 +207,7 @@ impl Centroids {
     ///
     /// # Errors
     /// Another d, a row that is not finite, or a cancelling monitor.
-    pub fn assign(
-        &self,
-        x: &dyn Vectors,
-        metric: Option<Metric>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<u32>> {
+    pub fn assign(&self, x: &dyn Vectors, metric: Option<Metric>, monitor: &dyn Monitor) -> Result<Vec<u32>> {
         let found = match metric {
             Some(Metric::Cosine) => self.nearest(&Unit(x), monitor),
             _ => self.nearest(x, monitor),
@@ -260,7 +261,9 @@ mod tests {
                 let along = r[0] * f64::from(x[0]) + r[1] * f64::from(x[1]);
                 r[0] * r[0] + r[1] * r[1] + 49.0 * along * along / f64::from(x[0] * x[0] + x[1] * x[1])
             };
-            (0..3).min_by(|&a, &b| loss(centroids.centroid(a)).total_cmp(&loss(centroids.centroid(b)))).unwrap()
+            (0..3)
+                .min_by(|&a, &b| loss(centroids.centroid(a)).total_cmp(&loss(centroids.centroid(b))))
+                .unwrap()
         };
         let want: Vec<u32> = x.as_slice().unwrap().as_chunks().0.iter().map(|x| brute(x) as u32).collect();
         assert_eq!(lists(&centroids), want);

@@ -7,14 +7,14 @@ mod subspaces;
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{self, Encode, Objective, OfUnit, Target};
 use crate::error::Result;
+use crate::monitor::Monitor;
 use crate::train::Training;
 use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
 pub(crate) use centroids::checked as checked_lists;
 pub use centroids::{Centroids, MAX_LISTS, Reached};
-pub use recipe::{Recipe, Structure};
-use crate::monitor::Monitor;
 use ndarray::{Array2, ArrayView2, Axis};
+pub use recipe::{Recipe, Structure};
 use serde_json::{Map, Value};
 pub use subspaces::Subspaces;
 

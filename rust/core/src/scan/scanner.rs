@@ -210,7 +210,6 @@ impl<'a> Scanner<'a> {
         let high = if high.is_nan() { f32::INFINITY } else { (high as f32).next_up() };
         brackets.push(Candidate { low, high, segment: self.at, at });
     }
-
 }
 
 /// Which of at most 64 words are not 0: few are, and the others need not be looked at.

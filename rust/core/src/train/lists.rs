@@ -48,7 +48,10 @@ pub fn centroids(
             for (&row, vector) in members.iter().zip(own.vectors.chunks_exact_mut(dim)) {
                 read_finite(x, "X", row, vector)?;
                 let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-                own.shares.push((weight(row), if square > 0.0 { loss.extra() * weight(row) / square } else { 0.0 }));
+                own.shares.push((
+                    weight(row),
+                    if square > 0.0 { loss.extra() * weight(row) / square } else { 0.0 },
+                ));
             }
             own.update(centroid, loss.eta());
             counter.add(members.len() as u64)
@@ -133,11 +136,14 @@ mod tests {
         let loss = Loss::inner_product(6.0).unwrap();
         let best = of(loss);
         let total = |c: [f64; 2]| -> f64 {
-            [0, 1, 3].iter().map(|&i| {
-                let (x, y) = (f64::from(x[[i, 0]]), f64::from(x[[i, 1]]));
-                let (r, s) = (x - c[0], y - c[1]);
-                weights[i] * (r * r + s * s + 5.0 * (r * x + s * y).powi(2) / (x * x + y * y))
-            }).sum()
+            [0, 1, 3]
+                .iter()
+                .map(|&i| {
+                    let (x, y) = (f64::from(x[[i, 0]]), f64::from(x[[i, 1]]));
+                    let (r, s) = (x - c[0], y - c[1]);
+                    weights[i] * (r * r + s * s + 5.0 * (r * x + s * y).powi(2) / (x * x + y * y))
+                })
+                .sum()
         };
         let c = [f64::from(best[[0, 0]]), f64::from(best[[0, 1]])];
         for (dx, dy) in [(0.01, 0.0), (-0.01, 0.0), (0.0, 0.01), (0.0, -0.01)] {

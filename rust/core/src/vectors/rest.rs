@@ -73,7 +73,10 @@ mod tests {
         // Of (2, 3) along (0.6, 0.8): 3.6.
         let weighed = read(10.0, None);
         let want = [2.0 + 36.0 * 0.6, 3.0 + 36.0 * 0.8, 11.0, -2.0, 0.0, -2.0];
-        assert!(weighed.iter().zip(want).all(|(have, want): (&f32, f32)| (have - want).abs() < 1e-4), "{weighed:?}");
+        assert!(
+            weighed.iter().zip(want).all(|(have, want): (&f32, f32)| (have - want).abs() < 1e-4),
+            "{weighed:?}"
+        );
         let directions = Directions::new(array![[1.0, 0.0]]).unwrap();
         assert_eq!(read(0.0, Some(&directions)), [4.0, 3.0, 2.0, -2.0, 0.0, -2.0]);
         // Of (2, −2) along (2, 0) / 2.
