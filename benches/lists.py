@@ -1,10 +1,10 @@
 """Inverted lists: recall and queries per second against the number of lists gone through, beside rivals.
 
-    COMPCODES_DATA=folder python benches/lists.py [--n 200000] [--lists 450] [--rivals ivfpq,fastscan,rabitq,hnsw] [--save]
+    COMPCODES_DATA=folder python benches/lists.py [--n 200000] [--lists 450] [--rivals ivfpq,fastscan] [--save]
 
 One thread, processor time of a batch of queries; every method with its own sweep of probes. "codes" compares by codes
-alone, "re-ranked" compares the best by codes with the vectors in float32. The database is the base set, and noisy copies of it
-beyond its size. --only gowalla searches items by users, with sample users given to the training.
+alone, "re-ranked" compares the best by codes with the vectors in float32. The database is the base set, and noisy
+copies of it beyond its size. --only gowalla searches items by users, with sample users given to the training.
 """
 
 import math
@@ -84,16 +84,6 @@ def faiss_rivals(X, learn, Q, n_lists, truth, names):
         "lsq": (f"IVF{n_lists},LSQ8x8", None),
     }
     for name in names:
-        if name == "hnsw":
-            index = faiss.IndexHNSWFlat(X.shape[1], 32, inner)
-            index.add(X)
-
-            def search(n, index=index):
-                index.hnsw.efSearch = 8 * n
-                return index.search(Q, K)[1]
-
-            yield from rows("faiss HNSW32 (ef = 8 × probes)", search, probes, truth, len(Q))
-            continue
         if name not in kinds:
             continue
         key, factors = kinds[name]
@@ -117,11 +107,49 @@ def faiss_rivals(X, learn, Q, n_lists, truth, names):
             yield from rows(title, search, probes, truth, len(Q))
 
 
+def hnsw(X, Q, truth):
+    try:
+        import hnswlib
+    except ImportError:
+        return
+    index = hnswlib.Index(space="ip", dim=X.shape[1])
+    index.init_index(max_elements=len(X), M=16, ef_construction=200)
+    index.set_num_threads(1)
+    index.add_items(X)
+
+    def search(n):
+        index.set_ef(n)
+        return index.knn_query(Q, K)[0].astype(np.int64)
+
+    yield from rows("hnswlib M=16, ef", search, (10, 20, 40, 80, 160), truth, len(Q))
+
+
+def scann_trees(X, Q, n_lists, truth):
+    try:
+        import scann
+    except ImportError:
+        return
+    for spill in (None, 1.5):
+        builder = scann.scann_ops_pybind.builder(X, K, "dot_product")
+        more = {} if spill is None else {"soar_lambda": spill, "overretrieve_factor": 2.0}
+        builder = builder.tree(n_lists, 16, training_sample_size=len(X), **more)
+        searcher = builder.score_ah(2, anisotropic_quantization_threshold=0.2).reorder(100).build()
+        for reorder in (50, 200):
+
+            def search(n, searcher=searcher, reorder=reorder):
+                found = searcher.search_batched(Q, K, pre_reorder_num_neighbors=reorder, leaves_to_search=n)
+                return found[0].astype(np.int64)
+
+            name = f"ScaNN tree, AH{', SOAR' if spill else ''}, {reorder} reordered"
+            yield from rows(name, search, [n for n in PROBES if n < n_lists], truth, len(Q))
+
+
 def main():
     options = parser(__doc__)
     options.add_argument("--n", type=int, default=200_000, help="vectors in the database")
     options.add_argument("--lists", type=int, help="lists, √n by default")
-    options.add_argument("--rivals", default="ivfpq,fastscan,rabitq,hnsw", help="of ivfpq, fastscan, rabitq, lsq, hnsw")
+    rivals = "ivfpq,fastscan,rabitq,hnsw,scann"
+    options.add_argument("--rivals", default=rivals, help=f"of {rivals} and lsq, which takes long to train")
     options.add_argument("--only", choices=["sift", "gowalla"], default="sift")
     args = options.parse_args()
     n, n_queries = (3000, 50) if args.tiny else (args.n, 1000)
@@ -134,7 +162,7 @@ def main():
         data = one.name
     else:
         X, Q = database(n), np.asarray(sift("query", n_queries), np.float32)
-        learn, data = (X[:2000] if args.tiny else np.asarray(sift("learn"), np.float32)), source()
+        learn, data = (X[:2000] if args.tiny else np.asarray(sift("learn", 50_000), np.float32)), source()
     n_lists = args.lists or (20 if args.tiny else round(math.sqrt(len(X))))
     report = Report("lists", args.save, data)
     report(f"{len(X):,} vectors, {len(Q):,} queries, {n_lists:,} lists, inner product\n")
@@ -142,6 +170,8 @@ def main():
     table = list(ours(X, learn, Q, n_lists, truth, samples, report))
     names = ["ivfpq"] if args.tiny else [name.strip() for name in args.rivals.split(",")]
     table += faiss_rivals(X, learn, Q, n_lists, truth, names)
+    table += hnsw(X, Q, truth) if "hnsw" in names else []
+    table += scann_trees(X, Q, n_lists, truth) if "scann" in names else []
     report.table(["method", "probes", "R10@10", "queries a second"], table)
 
 

@@ -498,7 +498,7 @@ class CompositionalCodes(Quantizer):
     def from_codebooks(
         cls, codebooks: ArrayLike, selection: Selection = "group", *, centroids: ArrayLike | None = None
     ) -> CompositionalCodes:
-        """Make a fitted model of codebooks (M, K, d) that were trained elsewhere, and of centroids (n_lists, d) of lists.
+        """Make a fitted model of codebooks (M, K, d) trained elsewhere, and of the centroids (n_lists, d) of lists.
 
         Raises
         ------
