@@ -99,15 +99,15 @@ impl Index {
         }
         let view = self.packed.view();
         let n_codes = self.n_codes();
-        let places = partition.places_of(&(first..self.len()).collect::<Vec<_>>());
+        let places = partition.places_from(first);
         let mut rows = Array2::zeros((tail.positions().len(), self.packed.n_columns()));
         let mut moved = Vec::with_capacity(if self.side.keeps_numbers() { rows.nrows() } else { 0 });
         for (mut row, &position) in rows.outer_iter_mut().zip(tail.positions()) {
             let at = position as usize - first;
             // Numbers and bytes are in the order of places for what moves.
-            let source = if at < old { places[at] - first } else { at };
+            let source = if at < old { places[at] as usize - first } else { at };
             if at < old {
-                row.iter_mut().zip(view.codes(places[at])).for_each(|(to, from)| *to = from);
+                row.iter_mut().zip(view.codes(places[at] as usize)).for_each(|(to, from)| *to = from);
             } else {
                 row.slice_mut(s![..n_codes]).assign(&codes.row(at - old));
             }

@@ -213,8 +213,14 @@ impl Partition {
 
     /// The place of each vector, in the order of positions.
     pub(super) fn all_places(&self) -> Vec<u32> {
-        let mut places = vec![0; self.positions.len()];
-        (0..).zip(&self.positions).for_each(|(place, &position)| places[position as usize] = place);
+        self.places_from(0)
+    }
+
+    /// The place of each vector, in the order of positions from `first`, which a generation begins with, on.
+    pub(super) fn places_from(&self, first: usize) -> Vec<u32> {
+        let mut places = vec![0; self.positions.len() - first];
+        let own = (first as u32..).zip(&self.positions[first..]);
+        own.for_each(|(place, &position)| places[position as usize - first] = place);
         places
     }
 

@@ -41,8 +41,8 @@ const MOST_BASES: usize = 1 << 24;
 /// # Ok::<(), compcodes::Error>(())
 /// ```
 ///
-/// More where those hold fewer than k vectors that may be found; an index without
-/// lists is always searched as a whole.
+/// More are gone through where those hold fewer than k vectors that may be found; an index without lists is always searched
+/// as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
     /// So many that this share of the nearest vectors is in them, for queries like those of the training.

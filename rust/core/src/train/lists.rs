@@ -70,7 +70,7 @@ struct List {
 impl List {
     fn update(&self, centroid: &mut [f32], eta: f64) {
         let total: f64 = self.shares.iter().map(|(weight, _)| weight).sum();
-        if !(total > 0.0) {
+        if total <= 0.0 {
             return;
         }
         let mut sum = vec![0.0; self.dim];
@@ -104,7 +104,7 @@ impl List {
         let mut direction = residual.clone();
         let (mut product, enough) = (dot(&residual, &residual), 1e-12 * dot(right, right));
         for _ in 0..STEPS {
-            if !(product > enough) {
+            if product <= enough {
                 return;
             }
             let image = apply(&direction);
