@@ -340,3 +340,12 @@ def test_centroids_of_the_core_are_checked():
         _core.Lists(np.zeros((3, 3), np.float32), bonuses=np.zeros(2, np.float32))
     with pytest.raises(ValueError, match="reach"):
         _core.Lists(np.zeros((3, 3), np.float32), reach=np.array([[2, 0.5], [1, 0.7]]))
+
+
+def test_a_quantizer_without_the_lists_is_refused(X, index, model, tmp_path):
+    index.save(tmp_path / "index.cc")
+    other = cc.CompositionalCodes.from_codebooks(model.codebooks_)
+    with pytest.raises(ValueError, match="other lists"):
+        cc.Index.load(tmp_path / "index.cc", quantizer=other)
+    loaded = cc.Index.load(tmp_path / "index.cc", quantizer=model)
+    np.testing.assert_array_equal(loaded.add(X[:9]).lists[-9:], index.lists[:9])

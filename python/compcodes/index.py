@@ -510,6 +510,8 @@ class Index:
             quantizer = Quantizer._restore(kept, name)
         elif not np.array_equal(adopted(quantizer).codebooks_, kept.codebooks):
             raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {name}")
+        elif (adopted(quantizer)._lists is None) != (kept.lists is None):
+            raise ArgumentValueError("quantizer", f"has other lists than the index in {name}, or none")
         index = cls(
             quantizer,
             cast(Metric, _Stored(metric)),

@@ -213,7 +213,7 @@ class CompositionalCodes(Quantizer):
             Weight of each vector in the objective.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are
-            "choose loss", where its parameters are not given, and "fit".
+            "choose loss", where its parameters are not given, "lists", where there are any, and "fit".
 
         Returns
         -------
