@@ -53,6 +53,9 @@ _F64 = NDArray[np.float64]
 _I64 = NDArray[np.int64]
 _U8 = NDArray[np.uint8]
 _Progress = Callable[[int, int], object] | None
+_Names = _I64 | list[str]  # ids or keys
+_Found = _I64 | list[str | None]
+_Filter = tuple[int, int, int] | tuple[_I64, _Names] | NDArray[np.bool_] | _Names | None
 
 @final
 class Encoder:
@@ -219,6 +222,7 @@ class Index:
         scale: bool,
         exact_norms: bool,
         residuals: bool,
+        keys: bool = False,
     ) -> Index: ...
     @staticmethod
     def load(path: str, mmap: bool = False, n_jobs: int | None = None) -> Index: ...
@@ -227,19 +231,20 @@ class Index:
     def save(self, path: str, n_jobs: int | None = None) -> None: ...
     def to_bytes(self) -> bytes: ...
     def __len__(self) -> int: ...
-    def contains(self, id: int) -> bool: ...
+    def contains(self, id: int | str) -> bool: ...
+    def has_keys(self) -> bool: ...
     def model(self) -> Model: ...
     def settings(self) -> tuple[str, bool, bool, bool]: ...
     def bytes_per_vector(self) -> int: ...
     def codes(self) -> _U8: ...
-    def ids(self) -> _I64: ...
+    def ids(self) -> _Found: ...
     def lists(self) -> _I64 | None: ...
     def list_sizes(self) -> _I64 | None: ...
     def drift(self) -> float | None: ...
     def add_codes(
         self,
         codes: _U8,
-        ids: _I64 | None = None,
+        ids: _Names | None = None,
         side: _F32 | None = None,
         n_jobs: int | None = None,
         lists: _I64 | None = None,
@@ -247,14 +252,14 @@ class Index:
     def update_codes(
         self,
         codes: _U8,
-        ids: _I64,
+        ids: _Names,
         side: _F32 | None = None,
         n_jobs: int | None = None,
         lists: _I64 | None = None,
     ) -> None: ...
     def scales(self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, lists: _I64 | None = None) -> _F32: ...
     def residuals(self, x: NDArray[Any], codes: _U8, n_jobs: int | None = None, lists: _I64 | None = None) -> _F32: ...
-    def remove(self, ids: _I64, n_jobs: int | None = None) -> int: ...
+    def remove(self, ids: _Names, n_jobs: int | None = None) -> int: ...
     def clear(self) -> None: ...
     def merge(self, other: Index, n_jobs: int | None = None) -> None: ...
     def search(
@@ -263,47 +268,59 @@ class Index:
         k: int,
         vectors: NDArray[Any] | None = None,
         n_candidates: int = 0,
-        filter: tuple[int, int, int] | NDArray[np.bool_] | _I64 | None = None,
+        filter: _Filter = None,
+        exclude: _Filter = None,
         n_jobs: int | None = None,
         progress: _Progress = None,
         n_probe: int | None = None,
         recall: float | None = None,
-    ) -> tuple[_F32, _I64]: ...
+    ) -> tuple[_F32, _Found]: ...
+    def search_above(
+        self,
+        queries: _F32,
+        floors: _F32,
+        filter: _Filter = None,
+        exclude: _Filter = None,
+        n_jobs: int | None = None,
+        progress: _Progress = None,
+    ) -> tuple[_I64, _Found, _F32]: ...
     def search_certified(
         self,
         queries: _F32,
         k: int,
         vectors: NDArray[Any],
         n_candidates: int,
-        filter: tuple[int, int, int] | NDArray[np.bool_] | _I64 | None = None,
+        filter: _Filter = None,
+        exclude: _Filter = None,
         n_jobs: int | None = None,
         progress: _Progress = None,
-    ) -> tuple[_F32, _I64, NDArray[np.bool_]]: ...
+    ) -> tuple[_F32, _Found, NDArray[np.bool_]]: ...
     def candidates(
         self,
         queries: _F32,
         n_candidates: int,
         certify: bool = False,
-        filter: tuple[int, int, int] | NDArray[np.bool_] | _I64 | None = None,
+        filter: _Filter = None,
+        exclude: _Filter = None,
         n_jobs: int | None = None,
         progress: _Progress = None,
         n_probe: int | None = None,
         recall: float | None = None,
     ) -> Candidates: ...
-    def reconstruct(self, ids: _I64, n_jobs: int | None = None) -> _F32: ...
+    def reconstruct(self, ids: _Names, n_jobs: int | None = None) -> _F32: ...
 
 @final
 class Candidates:
-    def ids(self) -> _I64: ...
+    def ids(self) -> _Found: ...
     def rerank(
         self,
         queries: _F32,
         k: int,
         vectors: NDArray[Any],
-        row_ids: _I64 | None = None,
+        row_ids: _Names | None = None,
         n_jobs: int | None = None,
         progress: _Progress = None,
-    ) -> tuple[_F32, _I64, NDArray[np.bool_]]: ...
+    ) -> tuple[_F32, _Found, NDArray[np.bool_]]: ...
 
 def isa() -> str: ...
 def isas() -> list[str]: ...

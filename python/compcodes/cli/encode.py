@@ -16,7 +16,9 @@ from compcodes.cli.common import (
     load_model,
     sizes,
 )
+from compcodes.cli.parameters import add_column
 from compcodes.data import load, save
+from compcodes.data.files import with_column
 
 NAME = "encode"
 
@@ -25,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     parser.add_argument("vectors", help="vectors to compress")
+    add_column(parser)
     parser.add_argument("-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file")
     parser.add_argument("--lists", metavar="FILE", help="of a model with lists: where to write the list of each vector")
 
@@ -35,7 +38,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for path in filter(None, (args.output, args.lists)):
         check_output(path, ".npy")
     quantizer = load_model(args.model, args.jobs)
-    X = load(args.vectors)
+    X = load(with_column(args.vectors, args.column))
     if args.lists is None and quantizer._lists is not None:
         raise UsageError(f"{args.model} has lists, which a code does not tell: want --lists FILE")
     if args.lists is not None and not isinstance(quantizer, CompositionalCodes):

@@ -2,6 +2,7 @@
 //! the index, or must be fetched first.
 
 use super::certify::proven;
+use super::filter::Allowed;
 use super::ids::{ascend, unique};
 use super::{Index, Within};
 use crate::error::{Error, Result, invalid};
@@ -50,7 +51,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         n: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
         self.candidates_within(queries, n, allowed.into(), monitor)
@@ -80,7 +81,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         n: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
         let (positions, bounds) = self.certifiable(queries, n, allowed, monitor)?;

@@ -119,6 +119,34 @@ impl Index {
         self.apply(change).map(drop)
     }
 
+    /// Adds the rows of `x` (n, d), each with a key, to an index that was made [`with_keys`](Self::with_keys).
+    ///
+    /// ```
+    /// use compcodes::{Codebooks, Index, Model, Selection};
+    /// use ndarray::array;
+    /// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
+    /// let mut index = Index::new(Model::new(codebooks, Selection::Group)).with_keys()?;
+    /// index.add_keyed(&array![[3.5, 1.2], [0.3, 2.9]].view(), &["tea", "soup"], &())?;
+    /// let hits = index.search(array![[1.0, 0.0]].view(), 1, None, &())?;
+    /// assert_eq!(index.key(hits.positions[[0, 0]]), Some("tea"));
+    /// index.remove(&index.ids_of(&["tea"])?, &())?;
+    /// assert_eq!(index.keys().collect::<Vec<_>>(), ["soup"]);
+    /// # Ok::<(), compcodes::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite; keys that are not n, repeated, or there already; the index has no keys; or a
+    /// cancelling monitor. Nothing is added then.
+    pub fn add_keyed<S: AsRef<str>>(
+        &mut self,
+        x: &dyn Vectors,
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let change = self.prepare_add_keyed(x, keys, monitor)?;
+        self.apply(change).map(drop)
+    }
+
     /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
     ///
     /// # Errors
@@ -163,6 +191,25 @@ impl Index {
     pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
         // First: codes of vectors with wrong ids are of no use.
         let ids = self.ids.added(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
+        self.prepare_added(x, ids, monitor)
+    }
+
+    /// What [`add_keyed`](Self::add_keyed) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`add_keyed`](Self::add_keyed).
+    pub fn prepare_add_keyed<S: AsRef<str>>(
+        &self,
+        x: &dyn Vectors,
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        check_number(keys.len(), x.n())?;
+        let ids = self.ids.added_keyed(keys, &Start { monitor, total: x.n() as u64 })?;
+        self.prepare_added(x, ids, monitor)
+    }
+
+    fn prepare_added(&self, x: &dyn Vectors, ids: Added, monitor: &dyn Monitor) -> Result<Change> {
         let (codes, lists, side) = self.encoded(x, monitor)?;
         self.check(codes.view(), side.as_deref())?;
         let done = Done { monitor, total: x.n() as u64 };
@@ -199,6 +246,40 @@ impl Index {
         self.check(codes, side)?;
         let lists = checked_lists(self.model.centroids.as_ref(), lists, codes.nrows())?;
         let ids = self.ids.added(codes.nrows(), ids, monitor)?;
+        self.append(codes, lists, ids, side, monitor)
+    }
+
+    /// As [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
+    ///
+    /// # Errors
+    /// Those of [`add_codes`](Self::add_codes) and of [`add_keyed`](Self::add_keyed).
+    pub fn prepare_add_keyed_codes<S: AsRef<str>>(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        keys: &[S],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        self.prepare_add_keyed_codes_in(codes, None, keys, side, monitor)
+    }
+
+    /// As [`prepare_add_keyed_codes`](Self::prepare_add_keyed_codes), with the list of each vector: see
+    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in).
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn prepare_add_keyed_codes_in<S: AsRef<str>>(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        keys: &[S],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        self.check(codes, side)?;
+        let lists = checked_lists(self.model.centroids.as_ref(), lists, codes.nrows())?;
+        check_number(keys.len(), codes.nrows())?;
+        let ids = self.ids.added_keyed(keys, monitor)?;
         self.append(codes, lists, ids, side, monitor)
     }
 
@@ -321,7 +402,7 @@ impl Index {
         match kind {
             Kind::Nothing => return Ok(n),
             Kind::Append { laid, ids, place: Place::Lists(tail) } => {
-                self.ids.reserve(n)?;
+                self.ids.reserve(&ids)?;
                 lists::extend(self, laid, tail)?;
                 self.ids.extend(ids);
             }
@@ -330,7 +411,7 @@ impl Index {
                 self.numbers
                     .try_reserve(laid.numbers.len())
                     .map_err(|error| invalid!("no memory for {n} vectors: {error}"))?;
-                self.ids.reserve(n)?;
+                self.ids.reserve(&ids)?;
                 self.packed_with(laid.unmapped, |packed| packed.extend(laid.codes.view()))?;
                 self.relay(laid.column, laid.relaid)?;
                 self.largest = laid.numbers.iter().copied().fold(self.largest, f32::max);
@@ -411,9 +492,7 @@ impl Index {
 
     /// The positions of `n` vectors to be replaced.
     fn replaced(&self, n: usize, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<usize>> {
-        if ids.len() != n {
-            return Err(invalid!("ids has {} entries for {n} vectors", ids.len()));
-        }
+        check_number(ids.len(), n)?;
         ids::unique("ids", ids)?;
         self.ids.positions(ids, monitor)
     }
@@ -531,13 +610,17 @@ impl Index {
     }
 }
 
+fn check_number(ids: usize, n: usize) -> Result<()> {
+    if ids == n { Ok(()) } else { Err(invalid!("ids has {ids} entries for {n} vectors")) }
+}
+
 /// The vectors at `positions` alone, in that order.
 pub(super) fn selected(
     all: PackedView<'_>,
     positions: &[usize],
     monitor: &dyn Monitor,
 ) -> Result<PackedCodes> {
-    let mut packed = PackedCodes::new(all.n_columns())?;
+    let mut packed = PackedCodes::with(all.layout())?;
     let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
     for (chunk, positions) in positions.chunks(CHUNK).enumerate() {
         monitor.report((chunk * CHUNK) as u64, all.len() as u64)?;

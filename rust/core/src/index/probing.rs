@@ -5,15 +5,15 @@
 //! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
 
 use super::Index;
+use super::filter::Allowed;
 use super::partition::Partition;
 use super::search::Scored;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::isa::Isa;
 use crate::model::Centroids;
-use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
-use crate::scan::{self, Adjust, Hits, Measure, Probe, Probes, Segment};
+use crate::scan::{Adjust, Each, Measure, Probe, Segment};
 use crate::vectors::metric::{Metric, squared_norm};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
@@ -67,17 +67,17 @@ impl Reach {
     }
 }
 
-/// Which vectors a search looks at. An `Option<&[u64]>` is one too, of [`Reach::DEFAULT`].
+/// Which vectors a search looks at. An `Option<&Allowed>` is one too, of [`Reach::DEFAULT`].
 #[derive(Clone, Copy, Debug)]
 pub struct Within<'a> {
-    /// Positions that may be found, 64 a word; all where none are given.
-    pub allowed: Option<&'a [u64]>,
+    /// The vectors that may be found; all where nothing is given.
+    pub allowed: Option<&'a Allowed>,
     /// How many lists to go through.
     pub reach: Reach,
 }
 
-impl<'a> From<Option<&'a [u64]>> for Within<'a> {
-    fn from(allowed: Option<&'a [u64]>) -> Self {
+impl<'a> From<Option<&'a Allowed>> for Within<'a> {
+    fn from(allowed: Option<&'a Allowed>) -> Self {
         Self { allowed, reach: Reach::DEFAULT }
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct Lists<'a> {
     pub(super) partition: &'a Partition,
     pub(super) centroids: &'a Centroids,
     /// By place.
-    pub(super) allowed: Option<Vec<u64>>,
+    pub(super) allowed: Option<Allowed>,
     pub(super) reach: Reach,
     pub(super) scored: Scored,
     pub(super) isa: Isa,
@@ -106,22 +106,25 @@ impl Lists<'_> {
         batch.min(MOST_BASES / self.centroids.n_lists()).max(1)
     }
 
-    /// The `k` best of the lists for each query; `inputs` are what tables and products are computed of, and `first` is the
-    /// row of the first.
-    pub(super) fn search(
-        &self,
+    /// What each query may find, the first of them being row `first` of all.
+    pub(super) fn each(&self, first: usize) -> Each<'_> {
+        self.allowed.as_ref().map_or_else(Each::default, |allowed| allowed.each(first))
+    }
+
+    /// The lists that queries go through for the `k` best, as segments, and which of them each query goes through; `inputs`
+    /// are what products are computed of, and `first` is the row of the first.
+    pub(super) fn probes<'b>(
+        &'b self,
         inputs: ArrayView2<'_, f32>,
         first: usize,
         k: usize,
-        measure: Option<&dyn Measure>,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        let frame = &self.index.frame;
-        let tables = frame.tables.tables(inputs, self.isa)?;
+        measure: Option<&'b dyn Measure>,
+    ) -> Result<(Vec<Segment<'b>>, Vec<Vec<Probe>>)> {
+        let (frame, each) = (&self.index.frame, self.each(first));
         let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
         let choose = |query: usize| {
             let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
-            self.chosen(query, norm as f32, &bases, k)
+            self.chosen(query, norm as f32, &bases, (k, each))
         };
         let chosen: Vec<Vec<u32>> = match inputs.nrows() {
             1 => vec![choose(0)],
@@ -158,11 +161,11 @@ impl Lists<'_> {
             Ok(probes)
         };
         let probes = chosen.iter().enumerate().map(probe).collect::<Result<Vec<_>>>()?;
-        scan::search(&segments, Probes::Each(&probes), &tables, k, self.isa, monitor)
+        Ok((segments, probes))
     }
 
     /// The lists that a query goes through, ascending.
-    fn chosen(&self, query: usize, norm: f32, bases: &Tables, k: usize) -> Vec<u32> {
+    fn chosen(&self, query: usize, norm: f32, bases: &Tables, (k, each): (usize, Each<'_>)) -> Vec<u32> {
         let n_lists = self.centroids.n_lists();
         let n = self.reach.lists(self.centroids);
         if n == n_lists {
@@ -189,12 +192,12 @@ impl Lists<'_> {
         };
         let list = |key: i64| key as u32;
         keys.select_nth_unstable(n - 1);
-        let mut found: usize = keys[..n].iter().map(|&key| self.n_allowed(list(key), k)).sum();
+        let mut found: usize = keys[..n].iter().map(|&key| self.n_allowed(list(key), query, (k, each))).sum();
         let mut end = n;
         if found < k {
             keys[n..].sort_unstable();
             while found < k && end < n_lists {
-                found += self.n_allowed(list(keys[end]), k);
+                found += self.n_allowed(list(keys[end]), query, (k, each));
                 end += 1;
             }
         }
@@ -203,13 +206,23 @@ impl Lists<'_> {
         chosen
     }
 
-    /// How many vectors of a list may be found, or k if there are more.
-    fn n_allowed(&self, list: u32, k: usize) -> usize {
-        let mut found = 0;
+    /// How many vectors of a list a query may find, or k if there are more.
+    fn n_allowed(&self, list: u32, query: usize, (k, each): (usize, Each<'_>)) -> usize {
+        let (mut found, bits) = (0, self.allowed.as_ref().and_then(Allowed::bits));
         for places in self.partition.places(list as usize) {
-            found += match &self.allowed {
+            found += match bits {
+                _ if !each.is_all() => {
+                    let own = each.of(query);
+                    let word = |block: usize| {
+                        let bits = bits.map_or(u64::MAX, |bits| bits[block]);
+                        bits & own.word((block * BLOCK) as u64)
+                    };
+                    let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
+                    let words: Vec<u64> = blocks.clone().map(word).collect();
+                    count(&words, places.start - blocks.start * BLOCK..places.end - blocks.start * BLOCK)
+                }
                 None => places.len(),
-                Some(allowed) => count(allowed, places),
+                Some(bits) => count(bits, places),
             };
             if found >= k {
                 break;
@@ -239,8 +252,9 @@ impl Lists<'_> {
         Segment {
             codes,
             adjust,
-            allowed: self.allowed.as_ref().map(|allowed| &allowed[blocks]),
-            first: 0,
+            allowed: self.allowed.as_ref().and_then(Allowed::bits).map(|bits| &bits[blocks]),
+            // By which sets of a query name it.
+            first: first as u64,
             within: (places.start - first, places.end - first),
             positions: Some(&self.partition.positions()[all]),
             list,

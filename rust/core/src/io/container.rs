@@ -14,12 +14,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The latest version that this code writes; it reads it and older ones.
+/// The newest version: this code reads it and older ones.
 pub const VERSION: u64 = 3;
-/// What is written where nothing asks for a later one: older readers then know it.
-const COMMON: u64 = 2;
-/// The entry by which those who add to a file ask for a later version; no file has it.
-pub(super) const NEEDS: &str = "needs version";
+/// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
+const PLAIN: u64 = 2;
+/// Entries and tensors that make a file of version 3.
+const SINCE_3: [&str; 3] = ["keys", "nibbles", "centroids"];
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -144,8 +144,8 @@ impl<'a> Content<'a> {
             }
             entries.insert(format!("{CRC}{}", tensor.name), sum.to_string());
         }
-        let needs = entries.remove(NEEDS).and_then(|version| version.parse().ok());
-        let version: u64 = needs.unwrap_or(COMMON);
+        let has = |name: &str| entries.contains_key(name) || tensors.iter().any(|tensor| tensor.name == name);
+        let version = if SINCE_3.into_iter().any(has) { VERSION } else { PLAIN };
         entries.insert("compcodes".to_owned(), json!({ "version": version }).to_string());
         let described = tensors.iter().map(|tensor| (tensor.name, tensor.numbers.dtype(), &tensor.shape[..]));
         entries.insert("checksum".to_owned(), checksum(&entries, described).to_string());
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
                 entries = v1::entries(&ours).map_err(|e| error(e.to_string()))?;
                 (1, have, want)
             }
-            Some(version @ COMMON..=VERSION) => {
+            Some(version @ PLAIN..=VERSION) => {
                 let have = entries.get("checksum").and_then(|text| text.parse().ok());
                 (version, have, checksum(&entries, tensors))
             }

@@ -1,6 +1,6 @@
 //! Models in files.
 
-use super::container::{Content, Entries, NEEDS, Reader, Tensor};
+use super::container::{Content, Entries, Reader, Tensor};
 use super::replace::replace;
 use super::{BYTES, open, v1};
 use crate::codebooks::Codebooks;
@@ -111,7 +111,6 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
         }
     }
     if let Some(centroids) = &model.centroids {
-        put(NEEDS, "3".to_owned());
         put("lists_eta", centroids.loss().eta().to_string());
         let n = centroids.n_lists();
         tensors.push(Tensor::new("centroids", &[n, d], centroids.as_slice()));

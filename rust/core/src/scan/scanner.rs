@@ -3,6 +3,7 @@
 use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
+use super::each::Own;
 use super::kernel::Kernel;
 use super::score::Scorer;
 use super::{Plan, Segment};
@@ -28,6 +29,10 @@ pub(super) struct Scanner<'a> {
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
     best: Best<'a>,
+    /// Which vectors it may find, if not all that the segments allow.
+    own: Option<Own<'a>>,
+    /// What of that is in the blocks that it is at, and how much is below them.
+    here: (Own<'a>, [usize; 2]),
     /// Blocks seen.
     seen: usize,
 }
@@ -60,11 +65,13 @@ impl<'a> Scanner<'a> {
             segments: plan.segments,
             query,
             at: usize::MAX,
-            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0 },
+            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0, layout: segment.codes.layout() },
             kernel: plan.kernel,
             guess,
-            bounds: Bounds::new(tables, query, segment.codes.n_columns()),
+            bounds: Bounds::new(tables, query, segment.codes.layout()),
             best,
+            own: (!plan.each.is_all()).then(|| plan.each.of(query)),
+            here: Default::default(),
             seen: 0,
         }
     }
@@ -134,13 +141,29 @@ impl<'a> Scanner<'a> {
             let words = &allowed[blocks.clone()];
             blocks.start += words.iter().position(|&word| word != 0).unwrap_or(words.len());
         }
+        if let Some(own) = &self.own {
+            blocks.start = own.first_block(self.position(blocks.start), blocks.clone());
+        }
         blocks.start..blocks.end.min(blocks.start + size)
     }
 
     fn call(&mut self, blocks: Range<usize>) {
+        if let Some(own) = self.own {
+            let positions = self.position(blocks.start)..self.position(blocks.end);
+            self.here.0 = own.within(&positions, &mut self.here.1);
+        }
         let segment = &self.segments[self.at];
         let lines = segment.codes.lines(blocks.clone());
-        if let Some(words) = segment.allowed.map(|allowed| &allowed[blocks.clone()])
+        let mut named = [0; CALL];
+        let words = match self.own {
+            Some(own) if own.is_named() => {
+                let words = &mut named[..blocks.len()];
+                words.iter_mut().zip(blocks.clone()).for_each(|(word, block)| *word = self.present(block));
+                Some(&*words)
+            }
+            _ => segment.allowed.map(|allowed| &allowed[blocks.clone()]),
+        };
+        if let Some(words) = words
             && words.iter().map(|word| word.count_ones() as usize).sum::<usize>() < blocks.len() / SPARSE
         {
             return self.score_marked(blocks, lines, words, marked(words));
@@ -152,7 +175,7 @@ impl<'a> Scanner<'a> {
         {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
-            self.kernel.filter(lines, bounds.bytes(), limit, hits);
+            self.kernel.filter(lines, bounds.tables(), limit, hits);
             return self.score_marked(blocks, lines, hits, marked(hits));
         }
         self.score_all(blocks, lines);
@@ -161,10 +184,10 @@ impl<'a> Scanner<'a> {
     /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let segment = &self.segments[self.at];
-        let m = segment.codes.n_columns();
+        let m = segment.codes.n_lines();
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
-            for lane in bits(hits[at] & segment.present(block)) {
+            for lane in bits(hits[at] & self.present(block)) {
                 let score = self.scorer.lane(block, lines, lane);
                 if let Best::Known(found) = &mut self.best {
                     found.push(Key::new(score, segment.position(block * BLOCK + lane)));
@@ -178,9 +201,9 @@ impl<'a> Scanner<'a> {
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
         let segment = &self.segments[self.at];
-        for (block, lines) in blocks.zip(lines.chunks_exact(segment.codes.n_columns())) {
+        for (block, lines) in blocks.zip(lines.chunks_exact(segment.codes.n_lines())) {
             let scores = self.scorer.block(block, lines);
-            let present = bits(segment.present(block));
+            let present = bits(self.present(block));
             if let Best::Known(found) = &mut self.best {
                 present.for_each(|lane| {
                     found.push(Key::new(scores[lane], segment.position(block * BLOCK + lane)));
@@ -209,6 +232,21 @@ impl<'a> Scanner<'a> {
         let low = if low.is_nan() { f32::NEG_INFINITY } else { (low as f32).next_down() };
         let high = if high.is_nan() { f32::INFINITY } else { (high as f32).next_up() };
         brackets.push(Candidate { low, high, segment: self.at, at });
+    }
+
+    /// Which lanes of a block hold vectors that are allowed.
+    #[inline]
+    fn present(&self, block: usize) -> u64 {
+        let allowed = self.segments[self.at].present(block);
+        match self.own {
+            Some(_) if allowed != 0 => allowed & self.here.0.word(self.position(block)),
+            _ => allowed,
+        }
+    }
+
+    /// What sets of a query name the first vector of a block by.
+    fn position(&self, block: usize) -> u64 {
+        self.segments[self.at].first + (block * BLOCK) as u64
     }
 }
 

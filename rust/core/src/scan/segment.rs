@@ -14,7 +14,8 @@ pub struct Segment<'a> {
     pub adjust: Adjust<'a>,
     /// The vectors that may be found: bit i of word b stands for vector 64 b + i; as many words as the codes have blocks.
     pub allowed: Option<&'a [u64]>,
-    /// The position of its first vector.
+    /// The position of the first of its codes; where [`positions`](Self::positions) are given, what sets of a query name
+    /// it by.
     pub first: u64,
     /// Which of the codes are its own, where its first block and its last hold others too: from this one up to that. Those
     /// of a list are: lists lie end to end.
@@ -56,6 +57,10 @@ impl<'a> Segment<'a> {
             return Err(invalid!(
                 "codes have {columns} columns: want {m} for the tables and {extra} for what adjusts scores"
             ));
+        }
+        if self.codes.layout().n_nibbles() > m {
+            let nibbles = self.codes.layout().n_nibbles();
+            return Err(invalid!("{nibbles} columns of codes are nibbles, of {m} that the tables are for"));
         }
         if let Some(allowed) = self.allowed
             && allowed.len() != self.codes.n_blocks()

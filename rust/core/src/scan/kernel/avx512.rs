@@ -33,25 +33,42 @@ fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8
     assert!(lines.len() == N * m);
     let mut sums = [_mm512_setzero_si512(); N];
     for (column, table) in tables.iter().enumerate() {
-        let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
-        let [t0, t1, t2, t3] =
-            [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])];
+        let quarters = quarters(table);
         for (block, sum) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
             let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
             _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            let low = _mm512_permutex2var_epi8(t0, codes, t1);
-            let high = _mm512_permutex2var_epi8(t2, codes, t3);
-            let values = _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high);
-            *sum = _mm512_adds_epu8(*sum, values);
+            *sum = _mm512_adds_epu8(*sum, look_up(&quarters, codes));
         }
     }
-    sums.map(|sum| _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8)))
+    // An array's `map` is not compiled for AVX-512.
+    let mut hits = [0; N];
+    for (hits, &sum) in hits.iter_mut().zip(&sums) {
+        *hits = _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8));
+    }
+    hits
+}
+
+/// A table in four registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn quarters(table: &[u8; 256]) -> [__m512i; 4] {
+    let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
+    [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])]
+}
+
+/// The table's entries that 64 codes name.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m512i {
+    let low = _mm512_permutex2var_epi8(t0, codes, t1);
+    let high = _mm512_permutex2var_epi8(t2, codes, t3);
+    _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(line: &Line) -> __m512i {
+pub(super) fn load(line: &Line) -> __m512i {
     const { assert!(size_of::<Line>() == BLOCK && BLOCK == size_of::<__m512i>()) };
     // SAFETY: a line is 64 readable bytes, and an unaligned load asks for no more.
     unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
