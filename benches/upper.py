@@ -4,8 +4,8 @@
 
 Codewords are ordered so that the 16 that share an upper nibble are close: a codebook is halved four times along its
 first principal component. A vector passes if its sum of the groups' maxima reaches the score of the 80th best of
-200,000, as the 400th best of 1,000,000 would be. A block of 64 passes if one of its vectors does; it has to be looked up
-in full.
+200,000, as the 400th best of 1,000,000 would be. A block of 64 passes if one of its vectors does; it has to be looked
+up in full.
 """
 
 import numpy as np

@@ -62,6 +62,13 @@ def test_pandas(quantizer, V):
     _, found = index.search(V[:2], 3, exclude=frame["id"][1:])
     assert found[:, 0].tolist() == ["n0", "n0"] and found[0, 1] is None
     assert cc.Index(quantizer).add(frame["vector"], frame.index).ids.tolist() == list(range(len(V)))
+    histories = pd.Series([["n0", "n1"], []])
+    want = index.search(V[:2], 1, exclude=histories.tolist())[1].tolist()
+    assert index.search(V[:2], 1, exclude=histories)[1].tolist() == want != [["n0"], ["n0"]]
+    assert index.search(V[:2], 2, filter=histories)[1].tolist()[1] == [None, None]
+    numbered = cc.Index(quantizer).add(V)
+    assert numbered.search(V[:2], 1, filter=pd.Series([[5], [6, 7]]))[1][0, 0] == 5
+    assert numbered.search(V[:2], 1, filter=pd.Series([5]))[1].tolist() == [[5], [5]]
 
 
 def test_polars(quantizer, V):

@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def test_files_pickles_and_copies_keep_keys(index, quantizer, X, tmp_path):
         assert found.search(X[20], 1)[1].shape == (1, 1)
         assert "more" in found and "more" not in index
     assert b'version\\":3' in path.read_bytes()[:4000]
-    cc.Index(quantizer).add(X[:3]).save(path)
+    codebooks = np.ones((2, 17, X.shape[1]), dtype=np.float32)
+    cc.Index(cc.CompositionalCodes.from_codebooks(codebooks)).save(path)
     assert b'version\\":2' in path.read_bytes()[:4000]  # nothing new in it: earlier releases read it
 
 
@@ -224,3 +226,11 @@ def test_keys_go_with_their_vectors_while_others_are_added_and_removed(quantizer
     done.set()
     thread.join()
     assert wrong == []
+
+
+def test_a_file_of_version_3_is_read():
+    index = cc.Index.load(Path(__file__).parent / "data" / "v3" / "index-keys.cc")
+    kept = ["plain", "é", "\0odd", 7, 2**70, b"raw", uuid.UUID(int=5), ("a", (1, b"x")), ""]
+    assert index.ids.tolist() == kept
+    assert index.codes.tolist() == [[1, 2], [0, 3], [1, 0], [2, 3], [3, 3], [1, 0], [3, 2], [3, 0], [0, 2]]
+    assert index.add_codes([[0, 0]], ["gone"]).ids[-1] == "gone"

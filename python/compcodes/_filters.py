@@ -29,6 +29,8 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         return _of_matrix(value, name, n_queries, has_keys)
     if isinstance(value, (set, frozenset)):
         value = list(value)
+    elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
+        value = value.to_numpy()  # a column of pandas, maybe of lists
     if _is_nested(value):
         return _of_each(listed(value), name, n_queries, has_keys)
     if has_keys and not (isinstance(value, np.ndarray) and value.dtype == bool):

@@ -650,7 +650,10 @@ class Index(Generic[Name]):
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes kept for each vector: codes, and what metric and scale add. Ids, where they are given, take 8 more."""
+        """Bytes kept for each vector: codes, and what metric and scale add.
+
+        Ids, where they are given, take 8 more; keys their UTF-8 bytes and some 20.
+        """
         return self._core.bytes_per_vector()
 
     def save(self, path: str | os.PathLike[str]) -> None:

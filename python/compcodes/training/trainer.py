@@ -174,7 +174,12 @@ class Trainer:
         sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
         if init == "random":
             return _finite(_core.random_vectors(sample, *sizes))
-        return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
+        try:
+            return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
+        except ValueError as error:
+            if not str(error).startswith("codebooks"):
+                raise
+            raise _too_large() from None  # on the way: residuals of the first steps are larger than the vectors
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
         """Return codebooks for `codes`, and codes for these with noise."""
@@ -311,8 +316,12 @@ class Trainer:
 def _finite(codebooks: Floats) -> Floats:
     """Refuse vectors whose codebooks float32 cannot hold."""
     if not np.isfinite(codebooks).all():
-        raise ArgumentValueError("X", "holds values too large for training in float32: scale it down")
+        raise _too_large()
     return codebooks
+
+
+def _too_large() -> ArgumentValueError:
+    return ArgumentValueError("X", "holds values too large for training in float32: scale it down")
 
 
 def _halved(A: Doubles) -> Floats:
