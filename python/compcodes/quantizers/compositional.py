@@ -55,13 +55,8 @@ class CompositionalCodes(Quantizer):
     Parameters
     ----------
     n_codebooks : int, default 8
-<<<<<<< HEAD
-        M, 1 to 64: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower to
-        train.
-=======
         M, 1 to 64: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower
         to train.
->>>>>>> main
     n_codewords : int, default 256
         K, 2 to 256: codewords of a codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
         searches them several times as fast on processors without AVX-512: 16 codebooks of 16 are 8 bytes.

@@ -250,7 +250,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         })
         .collect();
     let probes_all = n_segments == 1;
-    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] * 64) as u64;
+    let n_blocks = n.div_ceil(64);
+    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] / 64 * 64) as u64;
     // Sets of each query, or none.
     let sets = |r: &mut Random| {
         let every = r.of(&[0, 0, 2, 40, 1000]);
