@@ -120,6 +120,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/effort.py
 	$(BIN)/python benches/curves.py
 	$(BIN)/python benches/methods.py
+	$(BIN)/python benches/lists.py
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/cluster.py
@@ -139,6 +140,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/effort.py --tiny
 	$(BIN)/python benches/curves.py --tiny
 	$(BIN)/python benches/methods.py --tiny
+	$(BIN)/python benches/lists.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
 	$(BIN)/python benches/cluster.py --tiny

@@ -24,18 +24,18 @@ def tables(Q, codebooks):
     return total
 
 
-def table_sums(Q, codebooks, codes):
-    """Scores (nq, n) of the inner product, to the bit: added in float32 in the order m = 0 … M−1."""
+def table_sums(Q, codebooks, codes, bases=None):
+    """Scores (nq, n) of the inner product, to the bit: added in float32, m = 0 … M−1, from bases (n, d) on."""
     entries = tables(Q, codebooks)
-    scores = np.zeros((len(Q), len(codes)), np.float32)
+    scores = np.zeros((len(Q), len(codes)), np.float32) if bases is None else tables(Q, bases[None])[:, 0].copy()
     for m in range(codes.shape[1]):
         scores += entries[:, m, codes[:, m]]
     return scores
 
 
-def decoded(codebooks, codes):
-    """Approximations (n, d) float32: codewords added in the order m = 0 … M−1."""
-    total = np.zeros((len(codes), codebooks.shape[2]), np.float32)
+def decoded(codebooks, codes, bases=None):
+    """Approximations (n, d) float32: codewords added in the order m = 0 … M−1, from bases (n, d) on."""
+    total = np.zeros((len(codes), codebooks.shape[2]), np.float32) if bases is None else bases.copy()
     for m in range(codes.shape[1]):
         total += codebooks[m, codes[:, m]]
     return total
@@ -49,12 +49,12 @@ def in_lanes(terms):
     return ((a + e) + (c + g)) + ((b + f) + (d + h))
 
 
-def exact_scores(metric, Q, codebooks, codes):
+def exact_scores(metric, Q, codebooks, codes, bases=None):
     """Scores (nq, n) as an index defines them, to the bit: table sums of inner products; distances and cosines of the
     decoded vectors in float64, rounded to float32."""
     if metric == "ip":
-        return table_sums(Q, codebooks, codes)
-    X, Q = decoded(codebooks, codes).astype(np.float64), Q.astype(np.float64)
+        return table_sums(Q, codebooks, codes, bases)
+    X, Q = decoded(codebooks, codes, bases).astype(np.float64), Q.astype(np.float64)
     scores = np.zeros((len(Q), len(X)))
     if metric == "l2":
         for query, q in enumerate(Q):
@@ -82,7 +82,8 @@ def metric_scores(metric, Q, X):
 class Plain:
     """Rows of id, code and vector in the order they were added, and the largest id there ever was."""
 
-    def __init__(self, codebooks, metric="ip", scale=False, exact_norms=True, residuals=False):
+    def __init__(self, codebooks, metric="ip", scale=False, exact_norms=True, residuals=False, centroids=None):
+        self.centroids, self.lists = centroids, np.zeros(0, np.int64)
         self.codebooks = codebooks.astype(np.float64)
         self.books, self.metric, self.scaled = codebooks, metric, scale
         M, _, d = codebooks.shape
@@ -96,33 +97,41 @@ class Plain:
     def __len__(self):
         return len(self.ids)
 
-    def decode(self, codes):
-        return sum(self.codebooks[m][codes[:, m]] for m in range(codes.shape[1]))
+    def decode(self, codes, lists=None):
+        total = sum(self.codebooks[m][codes[:, m]] for m in range(codes.shape[1]))
+        return total if self.centroids is None else total + self.centroids[lists].astype(np.float64)
+
+    def bases(self):
+        return None if self.centroids is None else self.centroids[self.lists]
 
     def next_ids(self, n):
         """No id is ever used again, be it removed or not."""
         return self.largest + 1 + np.arange(n)
 
-    def add(self, codes, ids=None, X=None):
+    def add(self, codes, ids=None, X=None, lists=None):
         """Rows with these codes; without `X` their scale is 1, and the vectors to rank by are the approximations."""
         ids = self.next_ids(len(codes)) if ids is None else np.asarray(ids, np.int64)
         self.is_mixed |= self.was_removed and len(codes) > 0
-        scales = self.scales_of(codes, X)
+        lists = np.zeros(len(codes), np.int64) if lists is None else lists
+        scales = self.scales_of(codes, X, lists)
+        self.lists = np.concatenate([self.lists, lists])
         self.ids = np.concatenate([self.ids, ids])
         self.codes = np.concatenate([self.codes, codes])
-        self.X = np.concatenate([self.X, self.decode(codes).astype(np.float32) if X is None else X])
+        self.X = np.concatenate([self.X, self.decode(codes, lists).astype(np.float32) if X is None else X])
         self.scales = np.concatenate([self.scales, scales])
         self.largest = max(self.largest, int(ids.max(initial=-1)))
 
-    def update(self, codes, ids, X):
+    def update(self, codes, ids, X, lists=None):
         """Other codes and vectors in the place of those with these ids."""
         position = {int(identity): at for at, identity in enumerate(self.ids)}
         at = [position[int(identity)] for identity in ids]
-        self.codes[at], self.X[at], self.scales[at] = codes, X, self.scales_of(codes, X)
+        lists = np.zeros(len(codes), np.int64) if lists is None else lists
+        self.codes[at], self.X[at], self.scales[at] = codes, X, self.scales_of(codes, X, lists)
+        self.lists[at] = lists
 
-    def scales_of(self, codes, X):
+    def scales_of(self, codes, X, lists):
         """What multiplies the inner products of some rows."""
-        approximations = self.decode(codes)
+        approximations = self.decode(codes, lists)
         scales = np.ones(len(codes))
         if self.scaled and X is not None:
             wide = X.astype(np.float64)
@@ -137,22 +146,22 @@ class Plain:
         self.was_removed |= not kept.all()
         if not kept.any():
             self.was_removed = self.is_mixed = False
-        self.ids, self.codes, self.X, self.scales = (
-            column[kept] for column in (self.ids, self.codes, self.X, self.scales)
+        self.ids, self.codes, self.X, self.scales, self.lists = (
+            column[kept] for column in (self.ids, self.codes, self.X, self.scales, self.lists)
         )
 
     def merge(self, other, given):
         """Add another's rows, which keep their ids if they were given some."""
         first = len(self)
-        self.add(other.codes, other.ids if given else None, other.X)
+        self.add(other.codes, other.ids if given else None, other.X, other.lists)
         self.scales[first:] = other.scales
 
     def scores(self, Q):
         """Scores (nq, n), and how far those of the index may be off."""
         if not self.scaled:
-            exact = exact_scores(self.metric, Q, self.books, self.codes)
+            exact = exact_scores(self.metric, Q, self.books, self.codes, self.bases())
             return exact, np.zeros_like(exact)
-        approximations = self.decode(self.codes)
+        approximations = self.decode(self.codes, self.lists)
         lengths = np.linalg.norm(Q, axis=1)[:, None], np.linalg.norm(approximations, axis=1)
         rounding = 1e-5 * (lengths[0] + lengths[1]) ** 2
         scores = metric_scores("ip", Q, approximations) * np.nan_to_num(self.scales, nan=1)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import compcodes as cc
-from plain import SETTINGS, Plain
+from plain import SETTINGS, Plain, tables
 
 pytestmark = pytest.mark.isa
 
@@ -40,13 +40,26 @@ def models() -> list[cc.CompositionalCodes]:
     return [cc.CompositionalCodes.from_codebooks(books.astype(np.float32)) for books in (ordinary, whole, short)]
 
 
-MODELS = models()
+def divided(models) -> list[cc.CompositionalCodes]:
+    """The same codebooks, with centroids: some are the same, some far away, of some there is but one."""
+    rng = np.random.default_rng(1)
+    made = []
+    for n_lists, model in zip((7, 5, 1), models, strict=True):
+        centroids = rng.normal(size=(n_lists, model.codebooks_.shape[2])).round(1 if n_lists == 7 else 0) * 2
+        centroids[-1] = centroids[0]
+        made.append(cc.CompositionalCodes.from_codebooks(model.codebooks_, centroids=centroids.astype(np.float32)))
+    return made
+
+
+FLAT = models()
+MODELS = {"flat": FLAT, "lists": divided(FLAT)}
 
 
 class Machine(RuleBasedStateMachine):
     """Rules of a state machine: each changes the index and its model alike, or asks both."""
 
     setting: str
+    kind: str
 
     def __init__(self):
         super().__init__()
@@ -57,14 +70,26 @@ class Machine(RuleBasedStateMachine):
     def teardown(self):
         self.folder.cleanup()
 
-    @initialize(model=st.sampled_from(range(len(MODELS))), jobs=st.sampled_from([1, 2, None]))
+    @initialize(model=st.sampled_from(range(len(FLAT))), jobs=st.sampled_from([1, 2, None]))
     def begin(self, model, jobs):
-        self.quantizer, self.settings = MODELS[model], SETTINGS[self.setting]
+        self.quantizer, self.settings = MODELS[self.kind][model], SETTINGS[self.setting]
+        self.centroids = self.quantizer.centroids_
+        self.all = {} if self.centroids is None else {"n_probe": len(self.centroids)}
         self.index = cc.Index(self.quantizer, n_jobs=jobs, **self.settings)
-        self.plain = Plain(self.quantizer.codebooks_, **self.settings)
+        self.plain = self.new_plain()
         self.whole = model == 1
 
     # -- data
+
+    def new_plain(self):
+        return Plain(self.quantizer.codebooks_, **self.settings, centroids=self.centroids)
+
+    def encoded(self, X):
+        """Codes and lists as the quantizer finds them."""
+        if self.centroids is None:
+            return self.quantizer.encode(X), None
+        lists = self.quantizer.assign(X)
+        return self.quantizer.encode(X, lists=lists), lists
 
     def vectors(self, rng, n):
         X = rng.normal(size=(n, self.quantizer.codebooks_.shape[2])) * rng.choice([0.5, 1, 3])
@@ -81,10 +106,11 @@ class Machine(RuleBasedStateMachine):
 
     def filled(self, rng, n, given):
         """Another index with the same settings, and its model."""
-        index, plain = cc.Index(self.quantizer, **self.settings), Plain(self.quantizer.codebooks_, **self.settings)
+        index, plain = cc.Index(self.quantizer, **self.settings), self.new_plain()
         X, ids = self.vectors(rng, n), self.free_ids(rng, n) if given else None
         index.add(X, ids)
-        plain.add(self.quantizer.encode(X), ids, X)
+        codes, lists = self.encoded(X)
+        plain.add(codes, ids, X, lists)
         return index, plain
 
     def some(self, rng, share):
@@ -115,7 +141,8 @@ class Machine(RuleBasedStateMachine):
         if given:
             ids = self.free_ids(rng, n)
         assert self.index.add(X, ids) is self.index
-        self.plain.add(self.quantizer.encode(X), ids, X)
+        codes, lists = self.encoded(X)
+        self.plain.add(codes, ids, X, lists)
         COUNTS["add"] += 1
 
     @rule(seed=seeds, n=sizes, given=st.booleans())
@@ -126,9 +153,14 @@ class Machine(RuleBasedStateMachine):
             ids = self.free_ids(rng, n)
         if self.setting == "ip, residuals":
             self.refused(ValueError, lambda: self.index.add_codes(codes, ids))
-        else:
+        elif self.centroids is None:
             self.index.add_codes(codes, ids)
             self.plain.add(codes, ids)
+        else:
+            lists = rng.integers(len(self.centroids), size=n)
+            self.refused(ValueError, lambda: self.index.add_codes(codes, ids))
+            self.index.add_codes(codes, ids, lists=lists)
+            self.plain.add(codes, ids, lists=lists)
         COUNTS["add codes"] += 1
 
     @rule(seed=seeds, share=st.sampled_from([0, 0.02, 0.3, 0.9, 1]))
@@ -153,7 +185,8 @@ class Machine(RuleBasedStateMachine):
         ids = rng.permutation(self.some(rng, share))
         X = self.vectors(rng, len(ids)) * np.float32(scale)
         assert self.index.update(X, ids) is self.index
-        self.plain.update(self.quantizer.encode(X), ids, X)
+        codes, lists = self.encoded(X)
+        self.plain.update(codes, ids, X, lists)
         COUNTS["update"] += 1
 
     @rule()
@@ -199,8 +232,30 @@ class Machine(RuleBasedStateMachine):
     def search(self, seed, k):
         rng = np.random.default_rng(seed)
         Q, (filter, mask) = self.query(rng), self.filter(rng)
-        self.plain.check(self.index.search(Q, k, filter=filter), Q, k, mask)
+        self.plain.check(self.index.search(Q, k, filter=filter, **self.all), Q, k, mask)
         COUNTS["search"] += 1
+
+    @rule(seed=seeds, k=st.sampled_from([1, 3, 30]), n_probe=st.sampled_from([1, 2, 4, None]))
+    def search_some_lists(self, seed, k, n_probe):
+        """The best of the lists that are best for a query, and of more where these hold fewer than k."""
+        if self.centroids is None:
+            return
+        rng = np.random.default_rng(seed)
+        Q, (filter, mask) = self.query(rng), self.filter(rng)
+        found = self.index.search(Q, k, filter=filter, n_probe=n_probe)
+        if n_probe is None:  # as many as there are, or eight
+            n_probe = min(8, len(self.centroids))
+        sizes = np.bincount(self.plain.lists[mask], minlength=len(self.centroids))
+        for row, q in enumerate(Q):
+            one = [part[row : row + 1] for part in found]
+            assert (one[1][0] >= 0).sum() == min(k, mask.sum())
+            if self.settings["metric"] != "ip":
+                continue
+            order = np.argsort(-tables(q[None], self.centroids[None])[0, 0], kind="stable")
+            enough = np.searchsorted(np.cumsum(sizes[order]), k) + 1
+            chosen = order[: max(n_probe, enough)]
+            self.plain.check(one, q[None], k, mask & np.isin(self.plain.lists, chosen))
+        COUNTS["search some lists"] += 1
 
     def by_rank(self, rng):
         """The vectors in the index's order, where that is known to be theirs, in any order, or by a callable."""
@@ -223,8 +278,8 @@ class Machine(RuleBasedStateMachine):
     def rerank(self, seed, k, candidates):
         rng = np.random.default_rng(seed)
         Q, (filter, _) = self.query(rng), self.filter(rng)
-        shortlist = self.index.search(Q, candidates, filter=filter)[1]
-        asked = {"filter": filter, "n_candidates": candidates}
+        shortlist = self.index.search(Q, candidates, filter=filter, **self.all)[1]
+        asked = {"filter": filter, "n_candidates": candidates, **self.all}
         found = self.index.search(Q, k, **asked, **self.by_rank(rng))
         self.plain.check_reranked(found, Q, k, shortlist)
         COUNTS["rerank"] += 1
@@ -249,8 +304,9 @@ class Machine(RuleBasedStateMachine):
         rng = np.random.default_rng(seed)
         ids = rng.permutation(self.some(rng, 0.3))
         position = {int(identity): at for at, identity in enumerate(self.plain.ids)}
-        codes = self.plain.codes[[position[int(identity)] for identity in ids]]
-        np.testing.assert_allclose(self.index.reconstruct(ids), self.plain.decode(codes), rtol=1e-5, atol=1e-5)
+        at = [position[int(identity)] for identity in ids]
+        want = self.plain.decode(self.plain.codes[at], self.plain.lists[at])
+        np.testing.assert_allclose(self.index.reconstruct(ids), want, rtol=1e-5, atol=1e-5)
         COUNTS["reconstruct"] += 1
 
     # -- errors
@@ -283,7 +339,8 @@ class Machine(RuleBasedStateMachine):
             self.refused(ValueError, lambda: index.add(X, np.append(self.free_ids(rng, 4), taken)))
         elif which == 4:
             codes[2, 1] = K
-            self.refused(ValueError, lambda: index.add_codes(codes))
+            lists = None if self.centroids is None else np.zeros(5, int)
+            self.refused(ValueError, lambda: index.add_codes(codes, lists=lists))
         elif which == 5:
             self.refused(ValueError, lambda: index.remove(np.append(self.some(rng, 0.5), self.plain.largest + 1)))
         elif which == 6:
@@ -305,12 +362,16 @@ class Machine(RuleBasedStateMachine):
             assert len(self.index) == len(self.plain)
             np.testing.assert_array_equal(self.index.ids, self.plain.ids)
             np.testing.assert_array_equal(self.index.codes, self.plain.codes)
+            if self.centroids is not None:
+                np.testing.assert_array_equal(self.index.lists, self.plain.lists)
+                sizes = np.bincount(self.plain.lists, minlength=len(self.centroids))
+                np.testing.assert_array_equal(self.index.list_sizes, sizes)
             COUNTS["steps"] += 1
 
 
-def run(setting, examples, steps, seed=None):
+def run(setting, kind, examples, steps, seed=None):
     """Run `examples` sequences of `steps`: always the same ones, or those of a seed."""
-    machine = type(f"Machine of {setting}", (Machine,), {"setting": setting})
+    machine = type(f"Machine of {setting}", (Machine,), {"setting": setting, "kind": kind})
     if seed is not None:
         with_seed(seed)(machine)
     chosen = settings(
@@ -326,10 +387,11 @@ def run(setting, examples, steps, seed=None):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_an_index_is_its_plain_model(setting):
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_index_is_its_plain_model(setting, kind):
     before = COUNTS["steps"]
-    run(setting, 40, 50)
-    assert COUNTS["steps"] - before > 1500
+    run(setting, kind, 40 if kind == "flat" else 25, 50)
+    assert COUNTS["steps"] - before > (1500 if kind == "flat" else 900)
 
 
 @pytest.mark.skipif(not SOAK, reason="COMPCODES_SOAK=SECONDS runs it: make soak")
@@ -339,7 +401,7 @@ def test_soak(capsys):
     for turn in itertools.count(first):
         if time.monotonic() >= end:
             break
-        for setting in SETTINGS:
-            run(setting, 20, 60, turn)
+        for setting, kind in itertools.product(SETTINGS, MODELS):
+            run(setting, kind, 10, 60, turn)
     with capsys.disabled():
         print(f"\nseeds {first} to {turn - 1}: {dict(COUNTS)}, no difference")

@@ -207,22 +207,32 @@ class Index(Generic[Name]):
         """
         X = as_vectors(X, "X", self._shape[2])
         names = self._new_names(ids, len(X))
-        codes = encoded(self._quantizer, X, progress)
-        side = None
-        if self._scale:
-            side = self._core.scales(X, codes, self.n_jobs)
-        elif self._residuals:
-            side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.add_codes(codes, names, side, self.n_jobs)
+        codes, lists, side = self._encoded(X, progress)
+        self._core.add_codes(codes, names, side, self.n_jobs, lists)
         return self
 
-    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
+    def _encoded(
+        self, X: NDArray[Any], progress: ProgressLike
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, NDArray[np.float32] | None]:
+        """Codes, lists if there are any, and what the settings ask for beside them."""
+        lists = self._quantizer._assigned(X)
+        codes = encoded(self._quantizer, X, progress, lists)
+        side = None
+        if self._scale:
+            side = self._core.scales(X, codes, self.n_jobs, lists)
+        elif self._residuals:
+            side = self._core.residuals(X, codes, self.n_jobs, lists)
+        return codes, lists, side
+
+    def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, lists: ArrayLike | None = None) -> Self:
         """Add codes (n, M) uint8 that the index's quantizer made; otherwise as `add`.
 
+        An index with lists takes the list of each vector too, (n,) int, as the quantizer's `assign` returns them.
         With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
-        self._core.add_codes(codes, self._new_names(ids, len(codes)), None, self.n_jobs)
+        places = self._quantizer._places(lists, len(codes))
+        self._core.add_codes(codes, self._new_names(ids, len(codes)), None, self.n_jobs, places)
         return self
 
     def _new_names(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
@@ -276,13 +286,8 @@ class Index(Generic[Name]):
         """
         X = as_vectors(X, "X", self._shape[2])
         names = self._names(ids, len(X))
-        codes = encoded(self._quantizer, X, progress)
-        side = None
-        if self._scale:
-            side = self._core.scales(X, codes, self.n_jobs)
-        elif self._residuals:
-            side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.update_codes(codes, names, side, self.n_jobs)
+        codes, lists, side = self._encoded(X, progress)
+        self._core.update_codes(codes, names, side, self.n_jobs, lists)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
@@ -334,6 +339,8 @@ class Index(Generic[Name]):
         rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
         certify: Literal[False] = False,
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[Name]]: ...
@@ -349,6 +356,8 @@ class Index(Generic[Name]):
         rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
         certify: Literal[True],
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]: ...
@@ -364,6 +373,8 @@ class Index(Generic[Name]):
         rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
         certify: bool,
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]: ...
@@ -378,6 +389,8 @@ class Index(Generic[Name]):
         rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
         certify: bool = False,
         progress: ProgressLike = None,
     ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]:
@@ -406,10 +419,17 @@ class Index(Generic[Name]):
             Ascending ids are looked up without sorting them first.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
+        n_probe : int, optional
+            Of an index with lists (see `CompositionalCodes`): how many to go through, the best for each query; more
+            where those hold fewer than k vectors that may be found. All of them give what a search without lists would.
+        recall : float, default 0.95
+            In the place of `n_probe`, 0 to 1: so many lists that this share of the nearest vectors is in them, as `fit`
+            measured for its sample queries, or for rows of the data. 1 goes through all.
         certify : bool, default False
             With `rerank`, for an index with ``residuals=True``: compare exactly also the `n_candidates` that the bound
             ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact, as far as scores
-            rounded to float32 tell vectors apart. `rerank` must hold the vectors that were added.
+            rounded to float32 tell vectors apart. `rerank` must hold the vectors that were added. All lists are gone
+            through: nothing can be proven of others.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -445,16 +465,17 @@ class Index(Generic[Name]):
             raise ArgumentValueError(
                 "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
             )
+        reach = self._reach(n_probe, recall, certify)
         limits = self._limits(filter, exclude, len(queries))
         report = staged(progress, "search")
         if rerank is None:
-            return self._answer(self._core.search(queries, k, None, n_candidates, *limits, self.n_jobs, report))
+            return self._answer(self._core.search(queries, k, None, n_candidates, *limits, self.n_jobs, report, *reach))
         if callable(rerank) or rerank_ids is not None:
             vectors = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
             row_ids = None
             if vectors is not None and rerank_ids is not None:
                 row_ids = self._names(rerank_ids, len(vectors), "rerank_ids")
-            candidates = self._core.candidates(queries, n_candidates, certify, *limits, self.n_jobs, report)
+            candidates = self._core.candidates(queries, n_candidates, certify, *limits, self.n_jobs, report, *reach)
             if callable(rerank):  # while the index may change
                 wanted = candidates.ids()
                 vectors = _fetched(rerank, self._read(wanted, (len(wanted),)), self._shape[2])
@@ -468,7 +489,22 @@ class Index(Generic[Name]):
                 queries, k, vectors, n_candidates, *limits, self.n_jobs, report
             )
             return (*self._answer((scores, names)), certified)
-        return self._answer(self._core.search(queries, k, vectors, n_candidates, *limits, self.n_jobs, report))
+        return self._answer(self._core.search(queries, k, vectors, n_candidates, *limits, self.n_jobs, report, *reach))
+
+    def _reach(self, n_probe: int | None, recall: float | None, certify: bool) -> tuple[int | None, float | None]:
+        for name, value in (("n_probe", n_probe), ("recall", recall)):
+            if value is not None and self._quantizer._lists is None:
+                raise ArgumentValueError(name, "goes with an index of lists: fit the model with n_lists")
+            if value is not None and certify:
+                raise ArgumentValueError(name, "and certify are both given: what is proven takes all lists")
+        if n_probe is not None and recall is not None:
+            raise ArgumentValueError("recall", "and n_probe are both given: want one of them")
+        if recall is not None:
+            if isinstance(recall, bool) or not isinstance(recall, (int, float, np.integer, np.floating)):
+                raise ArgumentTypeError("recall", f"is {recall!r}: want a number from 0 to 1")
+            if not 0 <= recall <= 1:
+                raise ArgumentValueError("recall", f"is {recall}: want 0 to 1")
+        return None if n_probe is None else as_count("n_probe", n_probe), recall
 
     def _limits(self, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
         """What a search is confined to and what it must not find, for the core."""
@@ -589,6 +625,25 @@ class Index(Generic[Name]):
         return int(self._shape[2])
 
     @property
+    def lists(self) -> NDArray[np.int64] | None:
+        """The list of each vector, (n,), in the order they were added; None without lists."""
+        return self._core.lists()
+
+    @property
+    def list_sizes(self) -> NDArray[np.int64] | None:
+        """How many vectors each list holds, (n_lists,); None without lists."""
+        return self._core.list_sizes()
+
+    @property
+    def drift(self) -> float | None:
+        """How far the lists are from those of training: the share of the vectors that would have to be in others.
+
+        Where it is above 0.2 or so, the vectors that were added are unlike those of the training: lists are of unequal
+        size, and fewer of the nearest vectors are where a search looks. Train anew, and add the vectors again.
+        """
+        return self._core.drift()
+
+    @property
     def quantizer(self) -> Quantizer:
         """A copy of the model: a change of it, such as another `fit`, does not change the index."""
         return copy.copy(self._quantizer)
@@ -657,6 +712,8 @@ class Index(Generic[Name]):
             quantizer = Quantizer._restore(kept, name)
         elif not np.array_equal(adopted(quantizer).codebooks_, kept.codebooks):
             raise ArgumentValueError("quantizer", f"has other codebooks_ than the index in {name}")
+        elif (adopted(quantizer)._lists is None) != (kept.lists is None):
+            raise ArgumentValueError("quantizer", f"has other lists than the index in {name}, or none")
         index = cls(
             quantizer,
             cast(Metric, _Stored(metric)),
@@ -703,7 +760,8 @@ class Index(Generic[Name]):
 
     def __repr__(self) -> str:
         M, K, d = self._shape
-        return f"Index({len(self):,} vectors of {d} dimensions, {M} codes of {K}, metric={self.metric!r})"
+        divided = "" if self._quantizer._lists is None else f" in {len(self._quantizer._lists):,} lists"
+        return f"Index({len(self):,} vectors of {d} dimensions{divided}, {M} codes of {K}, metric={self.metric!r})"
 
 
 class _Stored(str):

@@ -22,13 +22,14 @@ import numpy as np
 
 import compcodes as cc
 
-ITEM = {"F32": 4, "U8": 1, "I64": 8}
+ITEM = {"F32": 4, "U8": 1, "I64": 8, "U32": 4}
 """Bytes of a number of each type."""
 BATCH = 250
 """Files that one process tries."""
 TEXTS = ["", "0", "-1", "1", "2", "5", "65", "1e9", "nan", "inf", "true", "false", str(2**32), str(2**64 - 1), "[]"]
 TEXTS += ["ip", "cosine", "l2", "group", "m-selection", "m-combination", "greedy", "beam", "free", "signs", "subspaces"]
 NAMES = ["codes", "ids", "levels", "biases", "codebooks", "directions", "basis", "other"]
+NAMES += ["centroids", "lists", "positions", "bonuses", "shares", "reach"]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, 3e19, np.nan, np.inf, -np.inf]
 
 
@@ -40,6 +41,8 @@ def originals():
     models = [cc.CompositionalCodes.from_codebooks(codebooks)]
     models += [cc.CompositionalCodes.from_codebooks(codebooks[[0, 0, 0]], "m-combination")]
     models += [cc.CompositionalCodes.from_codebooks(codebooks).set_params(encoder=cc.Beam(width=2))]
+    models += [cc.CompositionalCodes.from_codebooks(codebooks, centroids=rng.normal(size=(5, 4)))]
+    models += [cc.CompositionalCodes(2, 4, n_lists=6, effort="low").fit(X)]
     models += [cc.OptimizedProductQuantizer(2, 4, max_iter=1).fit(X), cc.RandomHyperplaneHash(8).fit(X)]
     for model in models:
         for settings in [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}, {"residuals": True}]:

@@ -27,7 +27,11 @@ def index(seed, n):
     rng = np.random.default_rng(seed)
     codebooks = rng.normal(size=(8, 256, 4))
     codes = rng.integers(256, size=(n, 8), dtype=np.uint8)
-    return cc.Index(cc.CompositionalCodes.from_codebooks(codebooks)).add_codes(codes)
+    if seed == 0:
+        return cc.Index(cc.CompositionalCodes.from_codebooks(codebooks)).add_codes(codes)
+    # The other one has lists.
+    model = cc.CompositionalCodes.from_codebooks(codebooks, centroids=rng.normal(size=(50, 4)))
+    return cc.Index(model).add_codes(codes, lists=rng.integers(50, size=n))
 
 
 def save_forever(path, indexes):

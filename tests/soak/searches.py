@@ -32,7 +32,12 @@ def random_model(rng, whole):
     m, k, d = (int(rng.choice(of)) for of in ([1, 2, 3, 7, 8, 16, 33], [1, 2, 16, 200, 256, 256], [1, 5, 32, 130]))
     books = rng.normal(size=(m, k, d)) * 0.8 ** np.arange(m)[:, None, None] * rng.choice([1e-15, 1, 1, 1e6])
     books += rng.choice([0, 0, 3])
-    return cc.CompositionalCodes.from_codebooks((books.round() if whole else books).astype(np.float32))
+    centroids = None
+    if rng.random() < 0.5:
+        centroids = rng.normal(size=(int(rng.choice([1, 2, 9, 300])), d)) * rng.choice([1e-15, 1, 10])
+        centroids = (centroids.round() if whole else centroids).astype(np.float32)
+    books = (books.round() if whole else books).astype(np.float32)
+    return cc.CompositionalCodes.from_codebooks(books, centroids=centroids)
 
 
 def random_filter(rng, ids):
@@ -55,10 +60,13 @@ def case(seed, counts):
     M, K, d = model.codebooks_.shape
     # Their scores are defined to the bit; those with a scale have test_stateful.py.
     setting = SETTINGS[str(rng.choice(["ip", "ip", "cosine", "l2", "l2, norms in a byte"]))]
-    index, plain = cc.Index(model, n_jobs=int(rng.choice([1, 2, 3])), **setting), Plain(model.codebooks_, **setting)
+    index, centroids = cc.Index(model, n_jobs=int(rng.choice([1, 2, 3])), **setting), model.centroids_
+    plain = Plain(model.codebooks_, **setting, centroids=centroids)
+    everything = {} if centroids is None else {"n_probe": len(centroids)}
 
     def more(n):
-        return (rng.random((n, M)) ** skew * K).astype(np.uint8), plain.largest + np.cumsum(rng.integers(1, 4, n))
+        codes, ids = (rng.random((n, M)) ** skew * K).astype(np.uint8), plain.largest + np.cumsum(rng.integers(1, 4, n))
+        return codes, ids, None if centroids is None else rng.integers(len(centroids), size=n)
 
     def query():
         Q = rng.normal(size=(int(rng.choice([1, 1, 2, 5, 40])), d)).astype(np.float32)
@@ -67,9 +75,12 @@ def case(seed, counts):
     for _ in range(rng.integers(1, 5)):
         step, n = rng.integers(4), int(rng.choice([0, 1, 63, 64, 65, 1000, 20_000]))
         if step < 3:
-            new = more(n)
-            index = index.merge(cc.Index(model, **setting).add_codes(*new)) if step == 2 else index.add_codes(*new)
-            plain.add(*new)
+            codes, ids, lists = more(n)
+            other = cc.Index(model, **setting) if step == 2 else index
+            other.add_codes(codes, ids, lists=lists)
+            if step == 2:
+                index.merge(other)
+            plain.add(codes, ids, lists=lists)
         else:
             gone = plain.ids[rng.random(len(plain)) < rng.choice([0.01, 0.5, 1])]
             index.remove(gone)
@@ -79,32 +90,39 @@ def case(seed, counts):
         np.testing.assert_array_equal(index.ids, plain.ids)
         for _ in range(3):
             (filter, mask), Q, k = random_filter(rng, plain.ids), query(), int(rng.choice([1, 2, 10, 100, 1500]))
-            plain.check(index.search(Q, k, filter=filter), Q, k, mask)
+            plain.check(index.search(Q, k, filter=filter, **everything), Q, k, mask)
             counts["searches"] += 1
     concurrent(index, plain, more, (query(), int(rng.choice([1, 10, 300]))), counts)
 
 
 def concurrent(index, plain, more, query, counts):
     """Searches of three threads while this one adds and removes."""
-    states, changes = [(plain.codes, plain.ids)], []
+    states, changes = [(plain.codes, plain.ids, plain.lists)], []
+    everything = {} if plain.centroids is None else {"n_probe": len(plain.centroids)}
     for _ in range(3):
-        codes, ids = more(700)
+        codes, ids, lists = more(700)
         ids = ids + 10_000 * len(states)
-        states.append((np.concatenate([states[-1][0], codes]), np.concatenate([states[-1][1], ids])))
-        changes.append(lambda new=(codes, ids): index.add_codes(*new))
+        new = codes, ids, np.zeros(700, np.int64) if lists is None else lists
+        states.append(tuple(np.concatenate(both) for both in zip(states[-1], new, strict=True)))
+        changes.append(lambda new=(codes, ids, lists): index.add_codes(new[0], new[1], lists=new[2]))
         gone = np.arange(len(states[-1][1])) % 5 == 0
         changes.append(lambda gone=states[-1][1][gone]: index.remove(gone))
         states.append(tuple(part[~gone] for part in states[-1]))
     Q, k = query
     wants = [
-        best(exact_scores(plain.metric, Q, plain.books, codes), ids, k, np.ones(len(ids), bool))
-        for codes, ids in states
+        best(
+            exact_scores(plain.metric, Q, plain.books, codes, None if not everything else plain.centroids[lists]),
+            ids,
+            k,
+            np.ones(len(ids), bool),
+        )
+        for codes, ids, lists in states
     ]
     found, stop = [[] for _ in range(3)], threading.Event()
 
     def search(found):
         while not stop.is_set():
-            found.append(index.search(Q, k))
+            found.append(index.search(Q, k, **everything))
 
     threads = [threading.Thread(target=search, args=(one,)) for one in found]
     for thread in threads:

@@ -80,6 +80,7 @@ fn main() {
                 adjust,
                 allowed: allowed.map(|words| &words[cut(i)..cut(i + 1)]),
                 first: cut(i) as u64 * 64,
+                ..Segment::new(view.slice(cut(i)..cut(i + 1)))
             });
             let segments: Vec<_> = segments.collect();
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -1,4 +1,7 @@
-"""Build an index: the codes of a database, ready to search."""
+"""Build an index: the codes of a database, ready to search.
+
+Vectors are encoded piece by piece; a build that was killed goes on where it was when it is started again.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from compcodes import Index, MetricWarning, ShardedIndex
+from compcodes.cli import resume
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -25,7 +29,7 @@ from compcodes.cli.common import (
     written,
 )
 from compcodes.cli.parameters import add_column, add_parameter, whole
-from compcodes.data import Files, load, load_names
+from compcodes.data import Files, load, load_ids, load_names
 from compcodes.data.files import file_of, with_column
 from compcodes.progress import ProgressLike, staged
 from compcodes.sharded.index import is_sharded
@@ -40,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("vectors", nargs="?", help="the database's vectors: a file, a folder, or a pattern in quotes")
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
+    parser.add_argument("--lists", metavar="FILE", help="with --codes, of a model with lists: the list of each vector")
     add_column(parser)
     names = parser.add_mutually_exclusive_group()
     names.add_argument(
@@ -86,7 +91,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--scheduler encodes shards: it needs --shards N")
     if args.id_column is not None:
         args.ids = with_column(file_of(str(args.vectors)), args.id_column, "--id-column")
-    check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
+    check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids, args.lists])
     if args.shards is not None:
         return _sharded(args)
     check_output(args.output)
@@ -94,6 +99,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     ids = None if args.ids is None else load_names(args.ids)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
     names |= {"X": str(args.vectors), "ids": str(args.ids), "codes": str(args.codes)}
+    resumed = 0
     with called(names), Stopwatch() as watch:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", MetricWarning)
@@ -107,21 +113,25 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 keys=ids is not None and ids.dtype == object,
             )
         if args.codes is not None:
-            index.add_codes(load(args.codes), ids=ids)
+            lists = None if args.lists is None else load_ids(args.lists).reshape(-1)
+            index.add_codes(load(args.codes), ids=ids, lists=lists)
         else:
-            _add(index, load_vectors(args.vectors, args.column), ids, args.progress)
+            X = load_vectors(args.vectors, args.column)
+            if ids is not None:  # before the vectors are encoded, and not after
+                index._names(ids, len(X))
+            if isinstance(X, Files):
+                _add(index, X, ids, args.progress)
+            else:
+                sources = [args.model, file_of(str(args.vectors))]
+                resumed = resume.build(index, X, ids, sources, args.output, args.progress)
     with written(args.output):
         index.save(args.output)
-    return _result(args, index, watch, caught)
+    resume.forget(args.output)
+    return _result(args, index, watch, caught, resumed)
 
 
-def _add(index: Index[Any], X: NDArray[Any] | Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
-    """Add vectors, of many files a piece at a time."""
-    if not isinstance(X, Files):
-        index.add(X, ids=ids, progress=progress)
-        return
-    if ids is not None and len(ids) != len(X):
-        raise ValueError(f"there are {len(ids)} ids for {len(X)} vectors: want one for each")
+def _add(index: Index[Any], X: Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
+    """Add the vectors of many files a piece at a time."""
     report, first = staged(progress, "encode"), 0
     for block in X.blocks():
         index.add(block, ids=None if ids is None else ids[first : first + len(block)])
@@ -166,12 +176,16 @@ def _result(
     index: Index[Any] | ShardedIndex,
     watch: Stopwatch,
     caught: list[warnings.WarningMessage],
+    resumed: int = 0,
 ) -> dict[str, Any]:
     notes = {"warning": str(caught[0].message)} if caught else {}
+    list_sizes = None if isinstance(index, ShardedIndex) else index.list_sizes
     return {
         **notes,
+        **({"resumed": resumed} if resumed else {}),
         "index": args.output,
         "vectors": len(index),
+        **({} if list_sizes is None else {"lists": len(list_sizes)}),
         "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
         "bytes": len(index) * index.bytes_per_vector,
@@ -183,6 +197,10 @@ def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
     if "warning" in result:
         print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
+    if "resumed" in result:
+        print(f"went on after {result['resumed']:,} vectors that were encoded before")
+    if "lists" in result:
+        print(f"in {result['lists']:,} lists")
     print(f"indexed {result['vectors']:,} vectors by {result['metric']} in {duration(result['seconds'])}")
     shards = f" in {result['shards']} shards" if "shards" in result else ""
     print(f"{sizes(result)}, written to {result['index']}{shards}")

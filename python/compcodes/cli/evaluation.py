@@ -69,8 +69,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
+    probes = _probes(index, Q, true_ids, k) if index.list_sizes is not None else []
     if args.plot is not None:
-        figure = recall_figure({"codes": ids}, true_ids, tuple(sorted({r for r, _ in pairs})))
+        results = {"codes": ids} if not probes else {f"{e['lists']} lists": e.pop("ids") for e in probes}
+        figure = recall_figure(results, true_ids, tuple(sorted({r for r, _ in pairs})))
         with written(args.plot):
             figure.savefig(args.plot, dpi=150)
     return {
@@ -80,6 +82,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "bytes_per_vector": index.bytes_per_vector,
         "seconds": watch.seconds,
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, r, min(p, k))} for r, p in pairs],
+        **({"probes": [{name: e[name] for name in e if name != "ids"} for e in probes]} if probes else {}),
         "plot": args.plot,
     }
 
@@ -91,8 +94,31 @@ def show(result: dict[str, Any]) -> None:
         f"for {result['queries']:,} queries in {duration(result['seconds'])}"
     )
     print(recall_table(result["recall"]))
+    if "probes" in result:
+        rows = [["lists gone through", "vectors", "time a query", "recall"]]
+        for entry in result["probes"]:
+            share = f"{entry['share']:.1%}"
+            rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
+        print(table(rows))
     if result["plot"]:
         print(f"curves written to {result['plot']}")
+
+
+def _probes(index: Index, Q: NDArray[Any], true_ids: NDArray[np.int64], k: int) -> list[dict[str, Any]]:
+    """Search with more and more lists: the share of the 10 best (or as many as are known) among the first 10."""
+    sizes = index.list_sizes
+    assert sizes is not None
+    best, entries, n = min(10, true_ids.shape[1], k), [], 1
+    while True:
+        n = min(n, len(sizes))
+        with Stopwatch() as watch:
+            _, ids = index.search(Q, k, n_probe=n)
+        found = evaluate.recall(ids, true_ids, best, best)
+        each = watch.seconds / len(ids)
+        entries.append({"lists": n, "share": n / len(sizes), "seconds": each, "recall": found, "ids": ids})
+        if n == len(sizes):
+            return entries
+        n *= 4
 
 
 def _exact(index: Index, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:

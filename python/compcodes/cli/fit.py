@@ -34,6 +34,11 @@ SAMPLE = 1 << 30
 """Bytes of vectors of many files that are trained on."""
 
 
+def _lists(text: str) -> int | str:
+    """Read a number of lists, or "auto"."""
+    return text if text == "auto" else whole(1, 2**20)(text)
+
+
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "n_codebooks": {
         "option": "--bytes",
@@ -59,6 +64,8 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "ridge": {"metavar": "SHARE", "help": "how strongly an update is held to the codebooks before it"},
     "shrinkage": {"help": "how strongly few data pull codewords together, 0 for not at all"},
     "max_train": {"type": whole(1), "help": "train on a random sample of at most N vectors"},
+    "n_lists": {"option": "--lists", "metavar": "N", "type": _lists, "help": "divide an index into N lists"},
+    "list_size": {"metavar": "N", "type": whole(1), "help": "divide an index into lists of about N vectors"},
     "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "seed of the random numbers"},
 }
 
@@ -117,6 +124,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codewords": K,
         "bytes_before": d * X.itemsize,
         "bytes_per_vector": M if K > 16 else (M + 1) // 2,
+        **({} if quantizer.centroids_ is None else {"lists": len(quantizer.centroids_)}),
         "metric": quantizer.metric_,
         "loss": quantizer.loss_,
         "iterations": last["iteration"],
@@ -168,6 +176,8 @@ def show(result: dict[str, Any]) -> None:
     print(f"learned from {of}{result['vectors']:,} vectors in {duration(result['seconds'])}")
     print(f"metric: {result['metric']}, loss: {loss_text(result['loss'])}")
     print(f"iterations: {result['iterations']} ({result['ended']}), mean loss: {result['objective']:.6g}")
+    if "lists" in result:
+        print(f"lists: {result['lists']:,}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
     print(f"a vector of {before} bytes ({result['type']}) becomes {after} byte{'s' * (after > 1)}, {gain}")
     print(f"model written to {result['model']}")

@@ -11,6 +11,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from compcodes import ShardedIndex
 from compcodes.cli.common import amount, load_index, load_model, loss_text
 from compcodes.data import load_queries
@@ -41,9 +44,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         content = {"kind": "index", "vectors": len(index), "metric": index.metric, "keys": index.has_keys}
         content |= {"scale": settings.get("scale") in ("true", True), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
+        if index.list_sizes is not None:
+            content |= lists(index.list_sizes, index.drift)
     else:
         content = {"kind": "model"}
         model = load_model(args.file, args.jobs)
+    if model._lists is not None:
+        content.setdefault("lists", len(model._lists))
     M, K, d = model.codebooks_.shape
     result = {"file": args.file, **content, "dimension": d, "codebooks": M, "codewords": K}
     # A parameter may be an object with parameters of its own.
@@ -82,6 +89,7 @@ def _sharded(index: ShardedIndex) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
+    histogram = result.pop("list_sizes", None)
     for name, value in result.items():
         text = amount(value) if name in ("bytes", "codebooks_bytes") else value
         if isinstance(text, bool):
@@ -90,6 +98,21 @@ def show(result: dict[str, Any]) -> None:
             text = f"{text:,}" if isinstance(text, int) else f"{text:.6g}"
         label = "codebook bytes" if name == "codebooks_bytes" else name.replace("_", " ")
         print(f"{label:<18}{text}")
+    if histogram:
+        print("vectors in a list:")
+        most = max(count for _, _, count in histogram)
+        for low, high, count in histogram:
+            bar = "█" * round(40 * count / most)
+            print(f"{low:>10,} to {high:<10,}{count:>8,} lists  {bar}")
+
+
+def lists(sizes: NDArray[np.int64], drift: float | None) -> dict[str, Any]:
+    """Describe lists: how many, how large, and a histogram of (least, most, lists) by size."""
+    edges = np.unique(np.linspace(sizes.min(), sizes.max() + 1, 11).round().astype(int))
+    counts, _ = np.histogram(sizes, edges)
+    histogram = [[int(a), int(b) - 1, int(n)] for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
+    largest = float(sizes.max() / sizes.mean()) if sizes.any() else 1.0
+    return {"lists": len(sizes), "largest_over_mean": largest, "drift": drift, "list_sizes": histogram}
 
 
 def _describe(path: str) -> dict[str, Any]:

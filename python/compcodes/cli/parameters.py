@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["add_column", "add_parameter", "choices", "threads", "whole"]
+__all__ = ["add_column", "add_parameter", "choices", "share", "threads", "whole"]
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
@@ -23,6 +23,17 @@ def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
+    return value
 
 
 def threads(text: str) -> int:

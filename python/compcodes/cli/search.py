@@ -25,7 +25,7 @@ from compcodes.cli.common import (
     load_vectors,
     number_of_results,
 )
-from compcodes.cli.parameters import whole
+from compcodes.cli.parameters import share, whole
 from compcodes.data import load_ids, load_names, load_queries, save
 from compcodes.sharded.index import is_sharded
 
@@ -48,6 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
     add("--scheduler", metavar="ADDRESS", help="search a folder of shards on a Dask cluster")
+    add("--probe", type=whole(1), metavar="N", help="go through N lists, of an index that has them")
+    add(
+        "--recall",
+        type=share,
+        metavar="SHARE",
+        help="go through the lists that hold this share of the best (default: 0.95)",
+    )
     add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
 
@@ -72,13 +79,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     allowed = allowed if allowed is None else allowed.reshape(-1)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
-    names |= {"filter": str(args.filter), "exclude": str(args.exclude)}
+    names |= {"filter": str(args.filter), "exclude": str(args.exclude), "n_probe": "--probe", "recall": "--recall"}
     given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
     with called(names), cluster_of(args.scheduler) as client, Stopwatch() as watch:
         if isinstance(index, ShardedIndex):
             scores, ids = index.search(Q, k, client=client, **given)
         else:
-            scores, ids = index.search(Q, k, exclude=excluded, **given)
+            scores, ids = index.search(Q, k, exclude=excluded, n_probe=args.probe, recall=args.recall, **given)
     is_keyed = ids.dtype == object
     found = ids != (None if is_keyed else -1)
     if len(ids):  # a filter can leave fewer: what all queries have as padding is cut off

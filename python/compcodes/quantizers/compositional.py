@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
+from compcodes.training import lists as training_lists
 from compcodes.training.effort import EFFORTS
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report, Shards
@@ -104,6 +105,13 @@ class CompositionalCodes(Quantizer):
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
         and then count less. By default it trains on all.
+    n_lists : int, "auto" or None, default None
+        Divide an `Index` of the model into so many lists, of which a search goes through the few whose centroids are
+        best for the query: `fit` learns the centroids too. A vector is then approximated by the centroid of its list
+        plus the codewords, and its code takes no more bytes. "auto" makes √n of n vectors. Worth it from some 100,000
+        vectors on; see docs/lists.md.
+    list_size : int or None, default None
+        In the place of `n_lists`: how many vectors a list should hold.
 
     Attributes
     ----------
@@ -123,6 +131,8 @@ class CompositionalCodes(Quantizer):
         Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
     n_features_in_ : int
         d.
+    centroids_ : (n_lists, d) float32 or None
+        Those of the lists, if there are any.
 
     Examples
     --------
@@ -163,6 +173,8 @@ class CompositionalCodes(Quantizer):
         random_state: RandomState = 0,
         n_jobs: int | None = None,
         max_train: int | None = None,
+        n_lists: int | Literal["auto"] | None = None,
+        list_size: int | None = None,
     ) -> None:
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
@@ -180,6 +192,8 @@ class CompositionalCodes(Quantizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.max_train = max_train
+        self.n_lists = n_lists
+        self.list_size = list_size
 
     def fit(
         self,
@@ -209,7 +223,7 @@ class CompositionalCodes(Quantizer):
             Weight of each vector in the objective.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are
-            "choose loss", where its parameters are not given, and "fit".
+            "choose loss", where its parameters are not given, "lists", where there are any, and "fit".
 
         Returns
         -------
@@ -299,9 +313,9 @@ class CompositionalCodes(Quantizer):
         _refuse_unnamed(y, X.shape)
         if not hasattr(self, "codebooks_"):
             plain = Local(X, n_jobs=self.n_jobs)
-            trainer, trained, loss = self._train(plain, None, weights, None, progress)
+            trainer, trained, loss, made = self._train(plain, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
-            self._adopt(trainer, trained, loss)
+            self._adopt(trainer, trained, loss, made)
             self._past = streaming.Past(trained.codebooks, *sums)
             return self
         codebooks = self.codebooks_
@@ -320,6 +334,8 @@ class CompositionalCodes(Quantizer):
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
         shards = Local(X, weights, self.n_jobs)
+        if self._lists is not None:
+            shards = training_lists.based(shards, self._lists, self._lists.assign(X, self.n_jobs)[0])
         trainer = self._trainer(shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
         directions = self.directions_ if len(self.directions_) else None
         trainer = trainer.with_loss(losses.as_loss(self.loss_), directions=directions)
@@ -332,7 +348,9 @@ class CompositionalCodes(Quantizer):
             "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
             "vectors": seen + len(X),
         }
+        divided = self._lists
         self._set(codebooks, self._selection)
+        self._lists = divided
         self._past = past
         self.history_ = [*self.history_, entry]
         return self
@@ -353,19 +371,35 @@ class CompositionalCodes(Quantizer):
         weights: NDArray[np.float64] | None,
         max_train: int | None,
         progress: ProgressLike,
-    ) -> tuple[Trainer, Trained, losses.Loss]:
+    ) -> tuple[Trainer, Trained, losses.Loss, _core.Lists | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
         init = self._init_for(plain.shape[1])
         if isinstance(loss, losses.InnerProduct):
             loss = tune(self._trainer(plain, seed, staged(progress, "choose loss")), loss, queries)
-        trainer = self._trainer(plain.with_weights(weights), seed, staged(progress, "fit")).with_loss(loss, queries)
+        shards, made = plain.with_weights(weights), None
+        if self.n_lists is not None or self.list_size is not None:
+            if not isinstance(shards, Local):
+                name = "n_lists" if self.list_size is None else "list_size"
+                raise ArgumentValueError(name, "asks for lists, which are trained on vectors of this machine: fit a sample")
+            count, eta = self._count_lists(shards.shape[0]), getattr(loss, "eta", None) or 1.0
+            report = staged(progress, "lists")
+            made, places = training_lists.train_lists(shards, count, eta, self.metric, queries, seed, report)
+            shards = training_lists.based(shards, made, places)
+        trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
         if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
         trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
-        return trainer, trainer.run(init), loss
+        return trainer, trainer.run(init), loss, made
 
-    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
+    def _count_lists(self, n: int) -> int:
+        count = training_lists.ListSizes(self.n_lists, self.list_size).of(n)
+        if count > n:
+            raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors")
+        return count
+
+    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss, made: _core.Lists | None) -> None:
         self._set(trained.codebooks, self.selection)
+        self._lists = made
         none = np.zeros((0, self.n_features_in_), np.float32)
         directions = trainer.objective.directions
         self._direct(none if directions is None else directions)
@@ -422,15 +456,88 @@ class CompositionalCodes(Quantizer):
             return "reconstruction" if self.metric == "l2" else "inner-product"
         return self.loss
 
-    def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
-        return self._encoder().encode(self._seen(X), self.n_jobs, report)
+    @property
+    def centroids_(self) -> NDArray[np.float32] | None:
+        """A copy of the centroids of the lists, (n_lists, d); None where there are none."""
+        self._fitted()
+        return None if self._lists is None else self._lists.centroids
+
+    def assign(self, X: ArrayLike, *, progress: ProgressLike = None) -> NDArray[np.int64]:
+        """Find the list of each vector.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time.
+        progress : callable or True, optional
+            As in `fit`.
+
+        Returns
+        -------
+        (n,) int64
+            That whose centroid has the least loss.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            The model has no lists; or `X` has another shape or dtype, or holds NaN or infinity (with the row).
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> q = cc.CompositionalCodes(n_codebooks=2, n_codewords=32, n_lists=20, effort="low").fit(X)
+        >>> lists = q.assign(X)
+        >>> codes = q.encode(X, lists=lists)
+        >>> q.decode(codes, lists).shape
+        (2000, 16)
+        """
+        X = as_vectors(X, "X", self._fitted().shape[2])
+        if self._lists is None:
+            raise ValueError("the model has no lists: fit it with n_lists")
+        return self._lists.assign(self._seen(X), self.n_jobs, staged(progress, "assign"))[0]
+
+    def encode(
+        self, X: ArrayLike, *, lists: ArrayLike | None = None, progress: ProgressLike = None
+    ) -> NDArray[np.uint8]:
+        """Choose codes for vectors.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real type
+            Vectors; read a chunk at a time.
+        lists : (n,) int, optional
+            Of a model with lists: in which each vector is; by default as `assign` finds. The code approximates what
+            the centroid leaves.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        (n, M) uint8
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            `X` has another shape or dtype, or holds NaN or infinity (with the row); or the model has no such lists.
+        """
+        X = as_vectors(X, "X", self._fitted().shape[2])
+        places = self._assigned(X) if lists is None else self._places(lists, len(X))
+        target = self._target(self._seen(X), places)
+        return self._encoder().encode(target, self.n_jobs, staged(progress, "encode"))
 
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
         return unit_rows(X) if self.metric_ == "cosine" else X
 
     @classmethod
-    def from_codebooks(cls, codebooks: ArrayLike, selection: Selection = "group") -> CompositionalCodes:
-        """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
+    def from_codebooks(
+        cls, codebooks: ArrayLike, selection: Selection = "group", *, centroids: ArrayLike | None = None
+    ) -> CompositionalCodes:
+        """Make a fitted model of codebooks (M, K, d) trained elsewhere, and of the centroids (n_lists, d) of lists.
 
         Raises
         ------
@@ -441,7 +548,11 @@ class CompositionalCodes(Quantizer):
         if codebooks.ndim != 3:
             raise ArgumentValueError("codebooks", f"has shape {codebooks.shape}: want (M, K, d)")
         _core.check_codebooks(codebooks, selection)
-        return cls._restored(codebooks, selection, {})
+        made = cls._restored(codebooks, selection, {})
+        if centroids is not None:
+            rows = np.array(as_vectors(centroids, "centroids", codebooks.shape[2]), dtype=np.float32, order="C")
+            made._lists, made.n_lists = _core.Lists(rows), len(rows)
+        return made
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
@@ -485,10 +596,14 @@ class CompositionalCodes(Quantizer):
             params["encoder"] = encoders.parameters(encoders.as_encoder(self.encoder))
         if self.loss is not None and not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
+        for name in ("n_lists", "list_size"):
+            if params[name] is None:  # as releases wrote it that knew no lists
+                del params[name]
         return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"metric": "ip", "effort": "default", **state})  # pickles of a release that knew neither
+        since = {"metric": "ip", "effort": "default", "n_lists": None, "list_size": None}
+        super().__setstate__({**since, **state})  # pickles of releases that did not know them
 
     def _check(self) -> None:
         for name, low, high in [
@@ -502,6 +617,14 @@ class CompositionalCodes(Quantizer):
         check_choice("effort", self.effort, Effort)
         if self.max_train is not None:
             as_count("max_train", self.max_train)
+        if self.list_size is not None:
+            as_count("list_size", self.list_size)
+            if self.n_lists is not None:
+                raise ArgumentValueError("list_size", "and n_lists are both given: want one of them")
+        if self.n_lists is not None and not (isinstance(self.n_lists, str) and self.n_lists == "auto"):
+            if isinstance(self.n_lists, str):
+                raise ArgumentValueError("n_lists", f"is {self.n_lists!r}: want a number, 'auto' or None")
+            check_range("n_lists", self.n_lists, 1, 2**20)
         check_jobs(self.n_jobs)
         check_choice("metric", self.metric, Metric)
         check_choice("selection", self.selection, Selection)
@@ -535,6 +658,7 @@ class CompositionalCodes(Quantizer):
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         self._past = None
+        self._lists = None
         super()._set(codebooks, selection)
 
     def _direct(self, directions: NDArray[np.float32]) -> None:

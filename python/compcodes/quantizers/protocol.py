@@ -88,8 +88,13 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
     return own
 
 
-def encoded(quantizer: Quantizer, X: NDArray[Any], progress: ProgressLike) -> NDArray[np.uint8]:
-    """Encode by what `adopted` returned; codes of a subclass that someone wrote are checked."""
+def encoded(
+    quantizer: Quantizer, X: NDArray[Any], progress: ProgressLike, lists: NDArray[np.int64] | None = None
+) -> NDArray[np.uint8]:
+    """Encode by what `adopted` returned, in these lists if it has any; codes of somebody's subclass are checked."""
+    if lists is not None:
+        encode: Callable[..., Any] = quantizer.encode
+        return _checked(encode(X, lists=lists, progress=progress), quantizer.codebooks_, len(X))
     return _checked(_call(quantizer, X, progress), quantizer.codebooks_, len(X))
 
 

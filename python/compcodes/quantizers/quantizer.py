@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_vectors, check_features
+from compcodes._arrays import as_codes, as_count, as_ids, as_vectors, check_features
 from compcodes.errors import ArgumentValueError
 from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
@@ -52,6 +52,8 @@ class Quantizer(Estimator):
     method: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Quantizer]]] = {}
     _selection: str = "group"
+    #: What an index of the model is divided by; None for the others.
+    _lists: _core.Lists | None = None
 
     @staticmethod
     def register(kind: Kind) -> Kind:
@@ -107,20 +109,43 @@ class Quantizer(Estimator):
     def _encode(self, X: NDArray[Any], report: Callable[[int, int], object] | None) -> NDArray[np.uint8]:
         raise NotImplementedError
 
-    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+    def decode(self, codes: ArrayLike, lists: ArrayLike | None = None) -> NDArray[np.float32]:
         """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
+
+        Of a model with `centroids_`, `lists` (n,) says in which list each vector is; its centroid is part of the sum.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            Codes of another shape, or that name a codeword beyond K.
+            Codes of another shape, or that name a codeword beyond K; lists that are missing, or are none of the model.
         """
         codebooks = self._fitted()
-        return _core.decode(codebooks, as_codes(codes, len(codebooks)), self.n_jobs)
+        codes = as_codes(codes, len(codebooks))
+        places = self._places(lists, len(codes))
+        if self._lists is None or places is None:
+            return _core.decode(codebooks, codes, self.n_jobs)
+        return self._lists.decode(codebooks, codes, places, self.n_jobs)
 
-    def decode_batches(self, codes: ArrayLike, batch_size: int = 1024) -> Iterator[NDArray[np.float32]]:
+    def _places(self, lists: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+        """Check the lists of n vectors, which a model with centroids takes and others do not."""
+        if self._lists is None:
+            if lists is not None:
+                raise ArgumentValueError("lists", "are given, but the model has no centroids_")
+            return None
+        if lists is None:
+            raise ArgumentValueError("lists", "are missing: want the list of each vector, as assign(X) returns them")
+        places = as_ids(lists, n, "lists")
+        if n and not (places.min() >= 0 and places.max() < len(self._lists)):
+            raise ArgumentValueError(
+                "lists", f"range from {places.min()} to {places.max()}: want 0 to {len(self._lists) - 1}"
+            )
+        return places
+
+    def decode_batches(
+        self, codes: ArrayLike, batch_size: int = 1024, lists: ArrayLike | None = None
+    ) -> Iterator[NDArray[np.float32]]:
         """Decode a few codes at a time, where the approximations do not fit in memory at once.
 
         Parameters
@@ -128,6 +153,8 @@ class Quantizer(Estimator):
         codes : (n, M) uint8
             May be a memory map: a batch of it is read at a time.
         batch_size : int, default 1024
+        lists : (n,) int, optional
+            As in `decode`.
 
         Returns
         -------
@@ -151,7 +178,9 @@ class Quantizer(Estimator):
         """
         codes = as_codes(codes, len(self._fitted()))
         size = as_count("batch_size", batch_size)
-        return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
+        places = self._places(lists, len(codes))
+        chunks = (slice(first, first + size) for first in range(0, len(codes), size))
+        return (self.decode(codes[chunk], None if places is None else places[chunk]) for chunk in chunks)
 
     @property
     def n_iter_(self) -> int:
@@ -177,13 +206,27 @@ class Quantizer(Estimator):
         check_features(X, codebooks.shape[2], type(self).__name__)
         if len(X) == 0:
             raise ArgumentValueError("X", f"has shape {X.shape}: want at least one vector")
-        return -float(_core.errors(codebooks, self._seen(X), self.encode(X), 1.0, self.n_jobs).mean())
+        lists = self._assigned(X)
+        codes = _encoded(self, X, lists)
+        return -float(_core.errors(codebooks, self._target(self._seen(X), lists), codes, 1.0, self.n_jobs).mean())
+
+    def _assigned(self, X: NDArray[Any]) -> NDArray[np.int64] | None:
+        """The list of each vector, of a model that has lists."""
+        return None if self._lists is None else self._lists.assign(self._seen(X), self.n_jobs)[0]
+
+    def _target(self, X: NDArray[Any], lists: NDArray[np.int64] | None) -> Any:
+        """What codes are chosen for, of vectors in these lists."""
+        if self._lists is None or lists is None:
+            return X
+        return _core.Target(X, self._lists.centroids, lists)
 
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return vectors as codes approximate them."""
         return X
 
-    def error_bound(self, X: ArrayLike, codes: ArrayLike | None = None) -> NDArray[np.float64]:
+    def error_bound(
+        self, X: ArrayLike, codes: ArrayLike | None = None, lists: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
         """Bound how far inner products with the approximations are off.
 
         For every query q, |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖ (Property 1 of the paper). An index with
@@ -195,6 +238,8 @@ class Quantizer(Estimator):
             Vectors, taken as float32.
         codes : (n, M) uint8, optional
             Their codes; by default those of `encode`.
+        lists : (n,) int, optional
+            Their lists, of a model with `centroids_`; by default those of `assign`.
 
         Returns
         -------
@@ -219,8 +264,9 @@ class Quantizer(Estimator):
         """
         codebooks = self._fitted()
         X = as_vectors(X, "X", codebooks.shape[2])
-        codes = self.encode(X) if codes is None else as_codes(codes, len(codebooks))
-        return _core.error_bounds(codebooks, X, codes, self.n_jobs)
+        places = self._assigned(X) if lists is None else self._places(lists, len(X))
+        codes = _encoded(self, X, places) if codes is None else as_codes(codes, len(codebooks))
+        return _core.error_bounds(codebooks, self._target(X, places), codes, self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file (safetensors), replacing what is there.
@@ -278,6 +324,7 @@ class Quantizer(Estimator):
         try:
             made = cls._restored(model.codebooks, model.selection, json.loads(model.parameters))
             made._follow(model)
+            made._lists = model.lists
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{name}: {error}") from None
         return made
@@ -300,7 +347,9 @@ class Quantizer(Estimator):
 
     def _model(self) -> _core.Model:
         """Return all that a file keeps."""
-        return _core.Model(self._fitted(), self._selection, parameters=self._parameters(), **self._recipe())
+        return _core.Model(
+            self._fitted(), self._selection, parameters=self._parameters(), lists=self._lists, **self._recipe()
+        )
 
     def _recipe(self) -> dict[str, Any]:
         """How codes are chosen, as `_core.Model` takes it, so that every program encodes alike."""
@@ -359,6 +408,11 @@ class Quantizer(Estimator):
             return self.codebooks_
         except AttributeError:
             raise NotFittedError("this model is not fitted yet: call fit(X) first") from None
+
+
+def _encoded(quantizer: Quantizer, X: NDArray[Any], lists: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+    encode: Callable[..., NDArray[np.uint8]] = quantizer.encode
+    return encode(X) if lists is None else encode(X, lists=lists)
 
 
 def as_json(parameters: dict[str, Any]) -> str:

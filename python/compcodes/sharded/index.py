@@ -114,11 +114,15 @@ class ShardedIndex:
         ------
         FileExistsError
             The folder holds an index already.
+        ValueError
+            The quantizer has lists.
         OSError
             It cannot be written to.
         """
         folder = Path(path)
         empty = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+        if empty.list_sizes is not None:
+            raise ArgumentValueError("quantizer", "has lists: shards are of a model without n_lists")
         folder.mkdir(exist_ok=True)
         codebooks = empty.quantizer.codebooks_
         name = fingerprint(codebooks)

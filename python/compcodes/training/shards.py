@@ -20,7 +20,7 @@ from compcodes.training.demand import demand
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
 
-__all__ = ["Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Report", "Shards", "Sums", "Worst"]
+__all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Report", "Shards", "Sums", "Worst"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -117,12 +117,40 @@ class Shards(Protocol):
 
 
 @dataclass(frozen=True)
+class Base:
+    """What approximations begin with: rows of `rows` (r, d), by `places` (n,); and the η that weighs errors."""
+
+    rows: Floats
+    places: NDArray[np.int64]
+    eta: float = 1.0
+
+    def of(self, rows: Any) -> Base:
+        """Return that of some vectors."""
+        return replace(self, places=self.places[rows])
+
+
+@dataclass(frozen=True)
 class Local:
-    """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given."""
+    """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given.
+
+    With a `base`, codewords approximate what is left of them, and sums are of that; errors count along the vectors.
+    """
 
     X: NDArray[Any]
     weights: Doubles | None = None
     n_jobs: int | None = None
+    base: Base | None = None
+
+    @property
+    def target(self) -> Any:
+        """What codes are chosen for."""
+        return self.X if self.base is None else _core.Target(self.X, self.base.rows, self.base.places)
+
+    def rest(self, eta: float = 1.0, directions: Floats | None = None) -> Any:
+        """Return what codewords are to add up to, as the core reads it: weighed by η, stretched along `directions`."""
+        if self.base is None:
+            return self.X
+        return _core.RestRows(self.X, self.base.rows, self.base.places, eta, directions)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -139,7 +167,9 @@ class Local:
         norms = _core.norms(self.X, objective.directions, self.n_jobs)
         by_norm = _core.weights_by_norm(norms, loss.weight_power or 0.0)
         wanted = demand(self.X, queries, seed, self.n_jobs) if queries is not None and loss.demand else None
-        return self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+        base = None if self.base is None else replace(self.base, eta=objective.eta)
+        weighted = self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+        return replace(weighted, base=base)
 
     def with_weights(self, weights: Doubles | None) -> Local:
         """Return the same vectors with weights (n,); None leaves those they have."""
@@ -156,21 +186,25 @@ class Local:
         if drawn is None:
             return self
         rows, weights = drawn
-        return replace(self, X=_taken(self.X, rows), weights=weights)
+        return replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+
+    def _base_of(self, rows: Any) -> Base | None:
+        return None if self.base is None else self.base.of(rows)
 
     def moments(self, directions: Floats | None) -> Moments:
         """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
-        return _core.Moments(self.X, self.weights, directions, self.n_jobs)
+        return _core.Moments(self.rest(), self.weights, directions, self.n_jobs)
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
         """Copy rows by position, in order."""
         taken = _taken(self.X, rows)
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(taken, dtype=np.float32)
+            vectors = np.ascontiguousarray(taken, dtype=np.float32)
+            return vectors if self.base is None else vectors - self.base.rows[self.base.places[rows]]
 
     def encode(self, coder: Pass, report: Report | None) -> Codes:
         """Choose codes."""
-        return coder.build(self.n_jobs).encode(self.X, self.n_jobs, report)
+        return coder.build(self.n_jobs).encode(self.target, self.n_jobs, report)
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
         """Return the better of the codes there are and new ones, row by row."""
@@ -184,7 +218,8 @@ class Local:
         if drawn is None:
             return None
         rows, weights = drawn
-        return Part(replace(self, X=_taken(self.X, rows), weights=weights), codes[rows], rows)
+        own = replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+        return Part(own, codes[rows], rows)
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
         """Return the codes with those of a part in their places; `codes` are lost."""
@@ -193,7 +228,7 @@ class Local:
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""
-        codes, _, errors = coder.build(self.n_jobs).improve(self.X, codes, self.n_jobs, report)
+        codes, _, errors = coder.build(self.n_jobs).improve(self.target, codes, self.n_jobs, report)
         return codes, self.total(errors)
 
     def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
@@ -202,7 +237,11 @@ class Local:
 
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
-        return _core.normal_equations(self.X, codes, n_codewords, self.weights, self.n_jobs, directions=directions)
+        eta = 1.0 if self.base is None else self.base.eta
+        if eta > 1:  # weighed as they are read: the side of the loss is not that of the plain one
+            rest = self.rest(eta, directions)
+            return _core.normal_equations(rest, codes, n_codewords, self.weights, self.n_jobs)
+        return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions)
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
         """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
@@ -214,10 +253,10 @@ class Local:
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
         """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
-        return _core.worst(self.X, codes, self._errors(objective, codebooks, codes), count)
+        return _core.worst(self.rest(), codes, self._errors(objective, codebooks, codes), count)
 
     def _errors(self, objective: Objective, codebooks: Floats, codes: Codes) -> Doubles:
-        return _core.errors(codebooks, self.X, codes, objective.eta, self.n_jobs, directions=objective.directions)
+        return _core.errors(codebooks, self.target, codes, objective.eta, self.n_jobs, directions=objective.directions)
 
     def total(self, errors: Doubles) -> float:
         """Sum up w·error; `errors` are lost."""

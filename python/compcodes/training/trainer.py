@@ -244,7 +244,8 @@ class Trainer:
         start = previous[:books].reshape(-1, d).astype(np.float64)
         A, b = self.sums(codes, directions)
         counts = np.einsum("ii->i", A).copy()
-        b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
+        if not getattr(self.shards, "base", None):
+            b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
         if past is not None:
             A += past[0]
             b += past[1] if directions is None else past[1] + (past[1] @ directions.T) @ directions

@@ -81,7 +81,7 @@ impl Measure for Sums<'_> {
         (low + least, high + most)
     }
 
-    fn score(&self, query: usize, code: &[u8]) -> f32 {
+    fn score(&self, query: usize, code: &[u8], _list: u32) -> f32 {
         let tables = self.tables.query(query).iter().zip(code);
         let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
         (sum + f64::from(number(code, self.size))) as f32
@@ -107,16 +107,25 @@ fn define(
     scores.collect()
 }
 
-fn full_sort(scores: &[Vec<f32>], allowed: impl Fn(usize, usize) -> bool, k: usize) -> Hits {
+fn full_sort(
+    scores: &[Vec<f32>],
+    allowed: impl Fn(usize, usize) -> bool,
+    position: impl Fn(usize) -> u64,
+    k: usize,
+) -> Hits {
     let shape = (scores.len(), k);
     let mut hits =
         Hits { scores: Array2::from_elem(shape, f32::NEG_INFINITY), positions: Array2::from_elem(shape, -1) };
     for (query, scores) in scores.iter().enumerate() {
         let mut order: Vec<usize> = (0..scores.len()).filter(|&n| allowed(query, n)).collect();
-        order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal).then(a.cmp(&b)));
+        let better = |&a: &usize, &b: &usize| {
+            let by_score = scores[b].partial_cmp(&scores[a]).unwrap_or(Ordering::Equal);
+            by_score.then(position(a).cmp(&position(b)))
+        };
+        order.sort_by(better);
         for (rank, &n) in order.iter().take(k).enumerate() {
             hits.scores[[query, rank]] = scores[n];
-            hits.positions[[query, rank]] = n as i64;
+            hits.positions[[query, rank]] = position(n) as i64;
         }
     }
     hits
@@ -191,19 +200,30 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let mut allowed = vec![0; n.div_ceil(64)];
     (0..n).filter(|_| r.below(filter.unwrap_or(1)) == 0).for_each(|n| allowed[n / 64] |= 1u64 << (n % 64));
 
-    // The segments, the later ones beyond 32 bits.
-    let n_blocks = n.div_ceil(64);
-    let mut cuts: Vec<usize> = (1..n_segments).map(|_| r.below(n_blocks + 1)).collect();
-    cuts.extend([0, n_blocks]);
+    // The segments: whole blocks, the later ones beyond 32 bits; or as lists lie, end to end and in any order of positions.
+    let are_lists = n_segments > 1 && r.below(2) == 0;
+    let unit = if are_lists { 1 } else { 64 };
+    let mut cuts: Vec<usize> =
+        (1..n_segments).map(|_| (r.below(n.div_ceil(unit) + 1) * unit).min(n)).collect();
+    cuts.extend([0, n]);
     cuts.sort_unstable();
+    let mut positions: Vec<u32> = (0..n as u32).collect();
+    positions.sort_by_key(|&at| at.wrapping_mul(2_654_435_761).rotate_left(seed as u32));
     let measure = Sums { tables: &tables, size };
-    let position = |n: usize| if n_segments > 1 && n >= 64 { n as u64 + (1 << 40) } else { n as u64 };
+    let position = |n: usize| match n_segments {
+        _ if are_lists => positions[n].into(),
+        2.. if n >= 64 => n as u64 + (1 << 40),
+        _ => n as u64,
+    };
     let segments = cuts.windows(2).map(|cut| {
-        let rows = (cut[0] * 64).min(n)..(cut[1] * 64).min(n);
+        let blocks = if cut[0] < cut[1] { cut[0] / 64..cut[1].div_ceil(64) } else { 0..0 };
+        let first = blocks.start * 64;
+        let rows = first..(blocks.end * 64).min(n);
         let exact = &numbers[rows.clone()];
+        let codes = packed.view().slice(blocks.clone());
+        let own = if cut[0] < cut[1] { (cut[0] - first, cut[1] - first) } else { (0, 0) };
         Segment {
-            codes: packed.view().slice(cut[0]..cut[1]),
-            allowed: filter.is_some().then_some(&allowed[cut[0]..cut[1]]),
+            allowed: filter.is_some().then_some(&allowed[blocks]),
             adjust: match kept {
                 Kept::Nothing => Adjust::None,
                 Kept::Scale => Adjust::Scale(&levels),
@@ -212,11 +232,14 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
                     Adjust::Exact { edges: &edges, exact: keeps.then_some(exact), measure: &measure }
                 }
             },
-            first: position(rows.start),
+            first: if first >= 64 { first as u64 + (1 << 40) } else { first as u64 },
+            within: own,
+            positions: are_lists.then_some(&positions[rows]),
+            ..Segment::new(codes)
         }
     });
     let segments: Vec<_> = segments.collect();
-    let segment_of = |n: usize| cuts.partition_point(|&cut| cut <= n / 64) - 1;
+    let segment_of = |n: usize| cuts.partition_point(|&cut| cut <= n) - 1;
     let bases = if matches!(kept, Kept::Exact(_)) { 0.0 } else { r.of(&[0.0, 1.0, 1e6]) * size };
     let probes: Vec<Vec<Probe>> = (0..nq)
         .map(|_| {
@@ -227,7 +250,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         })
         .collect();
     let probes_all = n_segments == 1;
-    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] * 64) as u64;
+    let n_blocks = n.div_ceil(64);
+    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] / 64 * 64) as u64;
     // Sets of each query, or none.
     let sets = |r: &mut Random| {
         let every = r.of(&[0, 0, 2, 40, 1000]);
@@ -279,7 +303,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .rows()
             .into_iter()
             .map(|code| {
-                let score = measure.score(query, &code.to_vec());
+                let score = measure.score(query, &code.to_vec(), 0);
                 if score.is_nan() { f32::NEG_INFINITY } else { score }
             })
             .collect(),
@@ -287,14 +311,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     });
     let is_allowed =
         |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n);
-    let mut want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, k);
-    want.positions.mapv_inplace(|n| {
-        if n < 0 {
-            n
-        } else {
-            segments[segment_of(n as usize)].first as i64 + n - (cuts[segment_of(n as usize)] * 64) as i64
-        }
-    });
+    let want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, position, k);
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -382,7 +399,7 @@ fn a_guess_that_is_too_high() {
         let tables = Tables::from_array(tables.view()).unwrap();
         let packed = PackedCodes::pack(codes.view()).unwrap();
         let scores = define(codes.view(), &tables, 0, |_| 0.0, |score, _| score);
-        let want = full_sort(&[scores], |_, _| true, k);
+        let want = full_sort(&[scores], |_, _| true, |n| n as u64, k);
         let segments = [Segment::new(packed.view())];
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let got = search(&segments, Probes::All, &tables, k, isa, &()).unwrap();

@@ -1,8 +1,10 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
+use crate::lists::RestRows;
 use compcodes::Codebooks;
 use compcodes::vectors::Vectors;
 use compcodes::vectors::basis::Directions;
+use compcodes::vectors::rest::Rest;
 use compcodes::vectors::unit::Unit;
 use half::f16;
 use numpy::{
@@ -22,6 +24,8 @@ macro_rules! rows {
             )*
             /// Such an array, its rows scaled to length 1 as they are read.
             Unit(Box<Rows<'py>>),
+            /// Such an array less rows of another.
+            Rest(Box<(Rows<'py>, Rows<'py>)>, Py<RestRows>),
         }
 
         impl<'py> Rows<'py> {
@@ -39,12 +43,38 @@ macro_rules! rows {
                 match self {
                     $(Self::$variant(array) => Box::new(array.as_array()),)*
                     Self::Unit(rows) => Box::new(Unit(rows.view())),
+                    Self::Rest(rows, rest) => {
+                        Box::new(OwnedRest { x: rows.0.view(), base: rows.1.view(), rest })
+                    }
                 }
             }
         }
     };
 }
 rows!(F32: f32, F16: f16, F64: f64, U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64);
+
+/// Vectors less the rows of others, with what they are read from.
+struct OwnedRest<'a> {
+    x: Box<dyn Vectors + Send + 'a>,
+    base: Box<dyn Vectors + Send + 'a>,
+    rest: &'a Py<RestRows>,
+}
+
+impl Vectors for OwnedRest<'_> {
+    fn n(&self) -> usize {
+        self.x.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.x.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        let RestRows { places, extra, directions, .. } = self.rest.get();
+        let (x, base, directions) = (&*self.x, &*self.base, directions.as_ref());
+        Rest { x, base, places, extra: *extra, directions }.read(first, out);
+    }
+}
 
 /// A numpy array (n, d) that the core reads with its rows scaled to length 1.
 #[pyclass(frozen, subclass, module = "compcodes._core")]
@@ -67,6 +97,11 @@ impl<'py> Rows<'py> {
         if let Ok(unit) = array.cast::<UnitRows>() {
             let rows = Self::new(unit.get().array.bind(array.py()), name)?;
             return Ok(Self::Unit(Box::new(rows)));
+        }
+        if let Ok(rest) = array.cast::<RestRows>() {
+            let (py, of) = (array.py(), rest.get());
+            let rows = (Self::new(of.x.bind(py), name)?, Self::new(of.base.bind(py), "base")?);
+            return Ok(Self::Rest(Box::new(rows), rest.clone().unbind()));
         }
         let untyped = of_rank(array, name, "(n, d)", 2)?;
         if untyped.shape()[1] == 0 {

@@ -2,12 +2,13 @@
 
 use crate::arrays::{Rows, codes, queries};
 use crate::errors::to_python;
+use crate::lists::lists_of;
 use crate::model::Model;
 use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
 use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
-use compcodes::index::{Change, Settings};
+use compcodes::index::{Change, Reach, Settings, Within};
 use compcodes::monitor::Monitor;
 use compcodes::search::exact;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
@@ -126,6 +127,15 @@ impl Index {
     }
 }
 
+/// How many lists a search goes through.
+fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
+    match (n_probe, recall) {
+        (Some(n), _) => Reach::Lists(n),
+        (None, Some(recall)) => Reach::Recall(recall),
+        (None, None) => Reach::DEFAULT,
+    }
+}
+
 pub(crate) type Look = Arc<compcodes::Index>;
 
 #[pymethods]
@@ -207,6 +217,25 @@ impl Index {
         Ok(self.look(py, compcodes::Index::codes)?.into_pyarray(py))
     }
 
+    /// The list of each vector, (n,) i64; `None` without lists.
+    fn lists<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let lists = self.look(py, compcodes::Index::lists)?;
+        let wide = |lists: Vec<u32>| lists.into_iter().map(i64::from).collect::<Vec<_>>();
+        Ok(lists.map(|lists| wide(lists).into_pyarray(py)))
+    }
+
+    /// How many vectors are in each list, (n_lists,) i64; `None` without lists.
+    fn list_sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let sizes = self.look(py, compcodes::Index::list_sizes)?;
+        let wide = |sizes: Vec<usize>| sizes.into_iter().map(|size| size as i64).collect::<Vec<_>>();
+        Ok(sizes.map(|sizes| wide(sizes).into_pyarray(py)))
+    }
+
+    /// How far lists have drifted from those of training, 0 to 1.
+    fn drift(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.look(py, compcodes::Index::drift)
+    }
+
     /// All ids, (n,) i64; or all keys, a list.
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let names = self.look(py, |index| {
@@ -219,7 +248,7 @@ impl Index {
         names.into_python(py)
     }
 
-    #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None))]
+    #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None, lists=None))]
     fn add_codes(
         &self,
         py: Python<'_>,
@@ -227,24 +256,28 @@ impl Index {
         ids: Option<Any<'_, '_>>,
         side: Option<PyReadonlyArray1<'_, f32>>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, '_>>,
     ) -> PyResult<()> {
+        let lists = lists_of(lists)?;
         let codes = self::codes(codes, "codes")?;
         let names = ids.map(|array| Names::new(array, "ids")).transpose()?;
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            let side = side.as_deref();
+            let (side, lists) = (side.as_deref(), lists.as_deref());
             match &names {
-                Some(Names::Keys(keys)) => index.prepare_add_keyed_codes(codes, keys, side, monitor),
-                Some(Names::Ids(ids)) => index.prepare_add_codes(codes, Some(ids), side, monitor),
-                None => index.prepare_add_codes(codes, None, side, monitor),
+                Some(Names::Keys(keys)) => {
+                    index.prepare_add_keyed_codes_in(codes, lists, keys, side, monitor)
+                }
+                Some(Names::Ids(ids)) => index.prepare_add_codes_in(codes, lists, Some(ids), side, monitor),
+                None => index.prepare_add_codes_in(codes, lists, None, side, monitor),
             }
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
 
     /// Puts codes in the place of those of the vectors with these ids.
-    #[pyo3(signature = (codes, ids, side=None, n_jobs=None))]
+    #[pyo3(signature = (codes, ids, side=None, n_jobs=None, lists=None))]
     fn update_codes(
         &self,
         py: Python<'_>,
@@ -252,44 +285,55 @@ impl Index {
         ids: Any<'_, '_>,
         side: Option<PyReadonlyArray1<'_, f32>>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, '_>>,
     ) -> PyResult<()> {
+        let lists = lists_of(lists)?;
         let codes = self::codes(codes, "codes")?;
         let names = Names::new(ids, "ids")?;
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            index.prepare_update_codes(codes, &names.ids(index)?, side.as_deref(), monitor)
+            let ids = names.ids(index)?;
+            index.prepare_update_codes_in(codes, lists.as_deref(), &ids, side.as_deref(), monitor)
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
 
     /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
-    #[pyo3(signature = (x, codes, n_jobs=None))]
+    #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn scales<'py>(
         &self,
         py: Python<'py>,
         x: Any<'_, 'py>,
         codes: Any<'_, 'py>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let lists = lists_of(lists)?;
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let scales = |index: Look, monitor: &dyn Monitor| index.model().scales(&*x, codes, monitor);
+        let scales = |index: Look, monitor: &dyn Monitor| {
+            index.model().scales_in(&*x, codes, lists.as_deref(), monitor)
+        };
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), scales)?.into_pyarray(py))
     }
 
     /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
-    #[pyo3(signature = (x, codes, n_jobs=None))]
+    #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn residuals<'py>(
         &self,
         py: Python<'py>,
         x: Any<'_, 'py>,
         codes: Any<'_, 'py>,
         n_jobs: Option<i64>,
+        lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let lists = lists_of(lists)?;
         let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
         let (x, codes) = (rows.view(), codes.as_array());
-        let residuals = |index: Look, monitor: &dyn Monitor| index.model().residuals(&*x, codes, monitor);
+        let residuals = |index: Look, monitor: &dyn Monitor| {
+            index.model().residuals_in(&*x, codes, lists.as_deref(), monitor)
+        };
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), residuals)?.into_pyarray(py))
     }
 
@@ -321,7 +365,10 @@ impl Index {
     }
 
     /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
-    #[pyo3(signature = (queries, k, vectors=None, n_candidates=0, filter=None, exclude=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (
+        queries, k, vectors=None, n_candidates=0, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
+        recall=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search<'py>(
         &self,
@@ -334,25 +381,30 @@ impl Index {
         exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
     ) -> PyResult<Answer<'py>> {
-        let queries = self::queries(queries)?;
+        let (queries, reach) = (self::queries(queries)?, reach(n_probe, recall));
         let queries = queries.as_array();
         let limits = Limits::new(filter, exclude)?;
         let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
         let vectors = rows.as_ref().map(Rows::view);
         let search = |index: &compcodes::Index, monitor: &dyn Monitor| {
             let allowed = limits.allowed(index, monitor)?;
+            let within = Within { allowed: allowed.as_ref(), reach };
             let hits = match &vectors {
-                None => index.search(queries, k, allowed.as_ref(), monitor),
+                None => index.search_within(queries, k, within, monitor),
                 Some(vectors) => {
-                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_ref(), monitor)
+                    index.search_rerank_within(queries, k, (&**vectors, n_candidates), within, monitor)
                 }
             };
             Ok(Found::new(index, hits?))
         };
         let brief = |index: &compcodes::Index| {
             let (books, words, dim) = index.model().codebooks.view().dim();
-            let work = books.saturating_mul(index.len() + words * dim).saturating_mul(queries.nrows());
+            let (n, products) = index.passes(reach);
+            let work = books.saturating_mul(n + words * dim).saturating_add(products);
+            let work = work.saturating_mul(queries.nrows());
             progress.is_none()
                 && vectors.is_none()
                 && work < if n_jobs == Some(1) { 4 * BRIEF } else { BRIEF }
@@ -426,7 +478,10 @@ impl Index {
     }
 
     /// The vectors that are best by code for some queries, to be scored exactly; `certify`: so that results can be proven.
-    #[pyo3(signature = (queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (
+        queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
+        recall=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn candidates<'py>(
         &self,
@@ -438,7 +493,10 @@ impl Index {
         exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
     ) -> PyResult<Candidates> {
+        let reach = reach(n_probe, recall);
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
         let limits = Limits::new(filter, exclude)?;
@@ -446,7 +504,10 @@ impl Index {
             let allowed = limits.allowed(&index, monitor)?;
             let candidates = match certify {
                 true => index.certifiable_candidates(queries, n_candidates, allowed.as_ref(), monitor),
-                false => index.candidates(queries, n_candidates, allowed.as_ref(), monitor),
+                false => {
+                    let within = Within { allowed: allowed.as_ref(), reach };
+                    index.candidates_within(queries, n_candidates, within, monitor)
+                }
             }?;
             let keys = keys_of(&index, candidates.ids());
             Ok(Candidates { candidates, keys })

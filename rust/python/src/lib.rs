@@ -4,6 +4,7 @@ mod arrays;
 mod encoders;
 mod errors;
 mod index;
+mod lists;
 mod model;
 mod names;
 mod run;
@@ -33,6 +34,8 @@ mod core {
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
     use super::index::{Candidates, Index, exact_search};
+    #[pymodule_export]
+    use super::lists::{Lists, RestRows};
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

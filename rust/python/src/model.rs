@@ -3,6 +3,7 @@
 use crate::arrays::codebooks;
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
+use crate::lists::Lists;
 use compcodes::Model as Core;
 use compcodes::encode::{Encoding, Objective, Start};
 use compcodes::model::{Recipe, Structure, Subspaces};
@@ -29,7 +30,7 @@ impl Model {
     #[new]
     #[pyo3(signature = (
         codebooks, selection="group", *, eta=1.0, encoding=None, seed=0, start=None, directions=None, subspaces=None,
-        signs=false, metric=None, parameters="{}",
+        signs=false, metric=None, parameters="{}", lists=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -44,6 +45,7 @@ impl Model {
         signs: bool,
         metric: Option<&str>,
         parameters: &str,
+        lists: Option<PyRef<'_, Lists>>,
     ) -> PyResult<Self> {
         let codebooks = self::codebooks(codebooks, "codebooks")?;
         let encoding = match encoding {
@@ -66,7 +68,9 @@ impl Model {
             .map_err(|e| PyValueError::new_err(format!("parameters are not a JSON object: {e}")))?;
         let selection = self::selection(selection)?;
         codebooks.check_selection(selection).map_err(to_python)?;
-        Ok(Self { model: Core { codebooks, selection, recipe, parameters } })
+        let centroids = lists.map(|lists| lists.centroids.clone());
+        centroids.as_ref().map_or(Ok(()), |centroids| centroids.check(&codebooks)).map_err(to_python)?;
+        Ok(Self { model: Core { codebooks, selection, recipe, parameters, centroids } })
     }
 
     #[staticmethod]
@@ -152,6 +156,12 @@ impl Model {
     #[getter]
     fn metric(&self) -> Option<&'static str> {
         self.model.recipe.metric.map(|metric| metric.name())
+    }
+
+    /// Of an index that is divided into lists.
+    #[getter]
+    fn lists(&self) -> Option<Lists> {
+        self.model.centroids.clone().map(|centroids| Lists { centroids })
     }
 
     /// A JSON object.

@@ -93,9 +93,11 @@ pub(crate) fn error_bounds<'py>(
     n_jobs: Option<i64>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let books = self::codebooks(codebooks, "codebooks")?;
-    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (x, codes) = (rows.view(), codes.as_array());
-    let bounds = run(py, n_jobs, None, |monitor| encode::error_bounds(&books, &*x, codes, monitor))?;
+    let (wanted, codes) = (Wanted::new(x)?, self::codes(codes, "codes")?);
+    let (views, codes) = (wanted.views(), codes.as_array());
+    let bounds = run(py, n_jobs, None, |monitor| {
+        views.with(|target| encode::error_bounds(&books, *target, codes, monitor))
+    })?;
     Ok(bounds.into_pyarray(py))
 }
 

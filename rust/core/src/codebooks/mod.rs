@@ -131,10 +131,19 @@ impl Codebooks {
     /// # Errors
     /// See [`check_codes`](Self::check_codes); or a cancelling monitor.
     pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
+        self.decode_from(Array2::zeros((codes.nrows(), self.dim())), codes, monitor)
+    }
+
+    /// As [`decode`](Self::decode), with the codewords added to the rows of `out` (n, d).
+    pub(crate) fn decode_from(
+        &self,
+        mut out: Array2<f32>,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<f32>> {
         use rayon::prelude::*;
         self.check_codes(codes)?;
         let counter = Counter::new(monitor, codes.nrows() as u64);
-        let mut out = Array2::zeros((codes.nrows(), self.dim()));
         let chunks = out.as_slice_mut().expect("fresh").par_chunks_mut(DECODED * self.dim()).enumerate();
         chunks.try_for_each(|(i, rows)| {
             for (row, code) in rows.chunks_exact_mut(self.dim()).zip(codes.outer_iter().skip(i * DECODED)) {

@@ -147,6 +147,17 @@ impl PackedCodes {
     /// Another M, a code that its column cannot hold, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is
     /// appended then.
     pub fn extend(&mut self, codes: ArrayView2<'_, u8>) -> Result<()> {
+        self.rewrite(self.len, codes)
+    }
+
+    /// Puts `codes` (n, M) in the place of all from `first` on, which are at most as many.
+    ///
+    /// # Errors
+    /// Those of [`extend`](Self::extend); nothing is changed then.
+    ///
+    /// # Panics
+    /// There are more.
+    pub(crate) fn rewrite(&mut self, first: usize, codes: ArrayView2<'_, u8>) -> Result<()> {
         let layout = self.layout;
         if codes.ncols() != layout.n_columns() {
             return Err(invalid!("codes have {} columns, want {}", codes.ncols(), layout.n_columns()));
@@ -155,7 +166,8 @@ impl PackedCodes {
         if let Some(code) = nibbles.iter().find(|&&code| usize::from(code) >= NIBBLE) {
             return Err(invalid!("code {code} does not fit half a byte: want 0 to {}", NIBBLE - 1));
         }
-        let (old_len, len) = (self.len, self.len + codes.nrows());
+        let (old_len, len) = (first, first + codes.nrows());
+        assert!(first <= self.len && self.len <= len, "{first} to {len} of {}", self.len);
         check_shape(len, layout)?;
         self.lines.grow(len.div_ceil(BLOCK) * layout.n_lines())?;
         self.len = len;

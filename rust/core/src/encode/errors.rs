@@ -52,13 +52,13 @@ pub fn errors<'a>(
 ///
 /// # Errors
 /// Those of [`errors`].
-pub fn error_bounds(
+pub fn error_bounds<'a>(
     codebooks: &Codebooks,
-    x: &dyn Vectors,
+    target: impl Into<Target<'a>>,
     codes: ArrayView2<'_, u8>,
     monitor: &dyn Monitor,
 ) -> Result<Array1<f64>> {
-    let squares = errors(codebooks, Loss::RECONSTRUCTION, x, codes, monitor)?;
+    let squares = errors(codebooks, Loss::RECONSTRUCTION, target, codes, monitor)?;
     // A term of the sum is off by three roundings, the sum by fewer than d more, its root by half of all and one more.
     // No square of a difference of two f32 underflows.
     let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;

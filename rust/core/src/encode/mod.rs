@@ -9,6 +9,7 @@ mod gram;
 mod greedy;
 mod lanes;
 mod levels;
+mod lists;
 mod local_search;
 mod local_search_tables;
 mod loss;
@@ -23,6 +24,7 @@ mod unit;
 
 pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};
+pub(crate) use lists::ListFinder;
 pub use loss::Loss;
 pub(crate) use nearest::Nearest;
 pub use objective::Objective;

@@ -1,10 +1,10 @@
 //! Candidates by the name of their ids: what exact scores are made of where vectors are kept by id, not in the order of
 //! the index, or must be fetched first.
 
-use super::Index;
 use super::certify::proven;
 use super::filter::Allowed;
 use super::ids::{ascend, unique};
+use super::{Index, Within};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
@@ -54,7 +54,21 @@ impl Index {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
-        let hits = self.search_positions(queries, n.min(self.len()), allowed, monitor)?;
+        self.candidates_within(queries, n, allowed.into(), monitor)
+    }
+
+    /// As [`candidates`](Self::candidates), through so many lists as `within` says.
+    ///
+    /// # Errors
+    /// Those of [`search`](Self::search).
+    pub fn candidates_within(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        n: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Candidates> {
+        let hits = self.search_positions(queries, n.min(self.len()), within, monitor)?;
         Ok(self.named(hits.positions, None))
     }
 

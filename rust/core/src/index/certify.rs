@@ -10,9 +10,9 @@
 //! covers the f64 errors of ‖q‖ and of exact scores too; and 2⁻¹⁴⁹ for each product that may underflow. An exact score is
 //! rounded to f32, and so is the bound that it is compared with.
 
-use super::Index;
 use super::filter::Allowed;
 use super::search::Scored;
+use super::{Index, Reach, Within};
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
@@ -56,7 +56,9 @@ impl Index {
             return Err(invalid!("the index keeps no residuals, without which nothing can be certified"));
         }
         let n_candidates = n_candidates.min(self.len());
-        let by_score = self.search_positions(queries, n_candidates, allowed, monitor)?;
+        // What is proven of all vectors takes all lists.
+        let within = Within { allowed, reach: Reach::All };
+        let by_score = self.search_positions(queries, n_candidates, within, monitor)?;
         let by_bound = self.search_bounds(queries, n_candidates + 1, allowed, monitor)?;
         let mut others = by_bound.positions.slice(s![.., ..n_candidates]).to_owned();
         for (mut others, known) in others.outer_iter_mut().zip(by_score.positions.outer_iter()) {
@@ -89,12 +91,13 @@ impl Index {
     ) -> Result<Hits> {
         let mut unit = queries.as_standard_layout().into_owned();
         unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
-        self.scan(unit.view(), k, allowed, Scored::Bound, monitor)
+        self.scan(unit.view(), k, Within { allowed, reach: Reach::All }, Scored::Bound, monitor)
     }
 
     /// What rounding may add to a bound; infinite where f32 sums might overflow.
     fn slack(&self) -> f64 {
         let (n_codebooks, _, dim) = self.model.codebooks.view().dim();
+        let n_codebooks = n_codebooks + usize::from(self.partition.is_some());
         let magnitude = self.frame.size + f64::from(self.largest);
         if magnitude > f64::from(f32::MAX) / 4.0 {
             return f64::INFINITY;

@@ -6,10 +6,13 @@
 use super::Index;
 use super::column::Column;
 use super::ids::{self, Added, Ids};
+use super::lists;
+use super::partition::{Partition, Tail};
 use super::side::Side;
 use crate::codes::packed::{PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::error::{Result, invalid};
+use crate::model::{Centroids, checked_lists};
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
@@ -33,39 +36,50 @@ impl State {
 /// A change that was prepared, for [`Index::apply`].
 #[must_use = "a change that is not applied does nothing"]
 pub struct Change {
-    state: State,
+    pub(super) state: State,
     /// How many vectors it adds, removes or replaces.
-    n: usize,
-    kind: Kind,
+    pub(super) n: usize,
+    pub(super) kind: Kind,
 }
 
-enum Kind {
+pub(super) enum Kind {
     Nothing,
-    Append { laid: Laid, ids: Added },
+    Append { laid: Laid, ids: Added, place: Place },
     Replace { positions: Vec<usize>, laid: Laid },
     Keep(Box<Kept>),
 }
 
-/// Vectors as an index keeps them.
-struct Laid {
-    /// With the side's column.
-    codes: Array2<u8>,
-    /// The side's numbers, where it keeps them.
-    numbers: Vec<f32>,
-    /// What the bytes of the side's column mean from now on.
-    column: Option<Column>,
-    /// That column's bytes of vectors that are there, from some position on, where their intervals are laid anew.
-    relaid: Vec<(usize, Vec<u8>)>,
-    /// A copy of codes that are mapped from a file.
-    unmapped: Option<PackedCodes>,
+/// Where vectors are added.
+pub(super) enum Place {
+    End,
+    /// The codes are those of all that take the place of the last generations.
+    Lists(Tail),
 }
 
+/// Vectors as an index keeps them.
+pub(super) struct Laid {
+    /// With the side's column.
+    pub(super) codes: Array2<u8>,
+    /// The side's numbers, where it keeps them.
+    pub(super) numbers: Vec<f32>,
+    /// What the bytes of the side's column mean from now on.
+    pub(super) column: Option<Column>,
+    /// That column's bytes of vectors that are there, from some position on, where their intervals are laid anew.
+    pub(super) relaid: Vec<(usize, Vec<u8>)>,
+    /// A copy of codes that are mapped from a file.
+    pub(super) unmapped: Option<PackedCodes>,
+}
+
+/// Codes of vectors, the list of each if there are lists, and the side's numbers if it takes any.
+type Encoded = (Array2<u8>, Option<Vec<u32>>, Option<Vec<f32>>);
+
 /// What is left of an index.
-struct Kept {
-    packed: PackedCodes,
-    column: Option<Column>,
-    numbers: Vec<f32>,
-    ids: Ids,
+pub(super) struct Kept {
+    pub(super) packed: PackedCodes,
+    pub(super) column: Option<Column>,
+    pub(super) numbers: Vec<f32>,
+    pub(super) ids: Ids,
+    pub(super) partition: Option<Partition>,
 }
 
 impl Change {
@@ -196,9 +210,10 @@ impl Index {
     }
 
     fn prepare_added(&self, x: &dyn Vectors, ids: Added, monitor: &dyn Monitor) -> Result<Change> {
-        let (codes, side) = self.encoded(x, monitor)?;
+        let (codes, lists, side) = self.encoded(x, monitor)?;
         self.check(codes.view(), side.as_deref())?;
-        self.append(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
+        let done = Done { monitor, total: x.n() as u64 };
+        self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
     }
 
     /// What [`add_codes`](Self::add_codes) does, but for the last step.
@@ -212,9 +227,26 @@ impl Index {
         side: Option<&[f32]>,
         monitor: &dyn Monitor,
     ) -> Result<Change> {
+        self.prepare_add_codes_in(codes, None, ids, side, monitor)
+    }
+
+    /// As [`prepare_add_codes`](Self::prepare_add_codes), with the list of each vector, which an index of a model with
+    /// centroids wants, and others do not.
+    ///
+    /// # Errors
+    /// Those of [`add_codes`](Self::add_codes); or lists that are not one for each vector below their number.
+    pub fn prepare_add_codes_in(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        ids: Option<&[i64]>,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
         self.check(codes, side)?;
+        let lists = checked_lists(self.model.centroids.as_ref(), lists, codes.nrows())?;
         let ids = self.ids.added(codes.nrows(), ids, monitor)?;
-        self.append(codes, ids, side, monitor)
+        self.append(codes, lists, ids, side, monitor)
     }
 
     /// As [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
@@ -228,10 +260,27 @@ impl Index {
         side: Option<&[f32]>,
         monitor: &dyn Monitor,
     ) -> Result<Change> {
+        self.prepare_add_keyed_codes_in(codes, None, keys, side, monitor)
+    }
+
+    /// As [`prepare_add_keyed_codes`](Self::prepare_add_keyed_codes), with the list of each vector: see
+    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in).
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn prepare_add_keyed_codes_in<S: AsRef<str>>(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        keys: &[S],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
         self.check(codes, side)?;
+        let lists = checked_lists(self.model.centroids.as_ref(), lists, codes.nrows())?;
         check_number(keys.len(), codes.nrows())?;
         let ids = self.ids.added_keyed(keys, monitor)?;
-        self.append(codes, ids, side, monitor)
+        self.append(codes, lists, ids, side, monitor)
     }
 
     /// What [`merge`](Self::merge) does, but for the last step.
@@ -239,13 +288,25 @@ impl Index {
     /// # Errors
     /// Those of [`merge`](Self::merge).
     pub fn prepare_merge(&self, other: &Index, monitor: &dyn Monitor) -> Result<Change> {
-        if other.model.codebooks != self.model.codebooks || other.settings != self.settings {
+        if other.model.codebooks != self.model.codebooks
+            || other.model.centroids.as_ref().map(Centroids::view)
+                != self.model.centroids.as_ref().map(Centroids::view)
+            || other.settings != self.settings
+        {
             return Err(invalid!("the indexes have different models or settings"));
         }
         let copy = other.unmapped()?;
-        let all = copy.as_ref().map_or_else(|| other.packed.view(), PackedCodes::view).unpack();
+        let mut all = copy.as_ref().map_or_else(|| other.packed.view(), PackedCodes::view).unpack();
+        let mut numbers = other.numbers.clone();
+        if let Some(partition) = &other.partition {
+            let places: Vec<usize> = partition.all_places().into_iter().map(|at| at as usize).collect();
+            all = all.select(Axis(0), &places);
+            if !numbers.is_empty() {
+                numbers = places.into_iter().map(|place| numbers[place]).collect();
+            }
+        }
         let side = match (self.side, other.column().and_then(Column::as_levels)) {
-            (Side::ResidualNorm, _) => Some(other.numbers.clone()),
+            (Side::ResidualNorm, _) => Some(numbers),
             (Side::Scale, Some(levels)) => {
                 let last = all.column(all.ncols() - 1).mapv(|byte| levels[usize::from(byte)]);
                 Some(last.to_vec())
@@ -254,7 +315,7 @@ impl Index {
         };
         let codes = all.slice(s![.., ..self.n_codes()]);
         let ids = self.ids.merged(&other.ids, monitor)?;
-        self.append(codes, ids, side.as_deref(), monitor)
+        self.append(codes, other.lists().as_deref(), ids, side.as_deref(), monitor)
     }
 
     /// What [`remove`](Self::remove) does, but for the last step.
@@ -282,8 +343,9 @@ impl Index {
     /// Those of [`update`](Self::update).
     pub fn prepare_update(&self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
         self.replaced(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
-        let (codes, side) = self.encoded(x, monitor)?;
-        self.prepare_update_codes(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
+        let (codes, lists, side) = self.encoded(x, monitor)?;
+        let done = Done { monitor, total: x.n() as u64 };
+        self.prepare_update_codes_in(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
     }
 
     /// As [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings ask for beside them: see
@@ -298,12 +360,33 @@ impl Index {
         side: Option<&[f32]>,
         monitor: &dyn Monitor,
     ) -> Result<Change> {
+        self.prepare_update_codes_in(codes, None, ids, side, monitor)
+    }
+
+    /// As [`prepare_update_codes`](Self::prepare_update_codes), with the list of each vector: see
+    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in). Where vectors come into other lists it takes as long as to
+    /// remove some.
+    ///
+    /// # Errors
+    /// Those of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
+    pub fn prepare_update_codes_in(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        ids: &[i64],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
         self.check(codes, side)?;
+        let lists = checked_lists(self.model.centroids.as_ref(), lists, codes.nrows())?;
         let positions = self.replaced(codes.nrows(), ids, monitor)?;
         if positions.is_empty() {
             return Ok(self.nothing());
         }
-        let laid = self.laid(codes, side, Some(&positions), monitor)?;
+        if let (Some(partition), Some(lists)) = (&self.partition, lists) {
+            return self.replace_in_lists(partition, (codes, lists), positions, side, monitor);
+        }
+        let laid = self.laid(codes, None, side, Some(&positions), monitor)?;
         Ok(Change { state: self.state, n: ids.len(), kind: Kind::Replace { positions, laid } })
     }
 
@@ -318,7 +401,12 @@ impl Index {
         }
         match kind {
             Kind::Nothing => return Ok(n),
-            Kind::Append { laid, ids } => {
+            Kind::Append { laid, ids, place: Place::Lists(tail) } => {
+                self.ids.reserve(&ids)?;
+                lists::extend(self, laid, tail)?;
+                self.ids.extend(ids);
+            }
+            Kind::Append { laid, ids, place: Place::End } => {
                 // All that may fail comes first.
                 self.numbers
                     .try_reserve(laid.numbers.len())
@@ -341,10 +429,11 @@ impl Index {
                 numbers.for_each(|(&position, number)| self.numbers[position] = number);
             }
             Kind::Keep(kept) => {
-                let Kept { packed, column, numbers, ids } = *kept;
+                let Kept { packed, column, numbers, ids, partition } = *kept;
                 self.largest = numbers.iter().copied().fold(0.0, f32::max);
                 (self.packed, self.column, self.numbers, self.ids) =
                     (Store::Owned(packed), column, numbers, ids);
+                self.partition = partition;
             }
         }
         self.state = State::new();
@@ -352,7 +441,7 @@ impl Index {
     }
 
     /// Changes the codes, or `unmapped` ones that take their place; if that fails, nothing has changed.
-    fn packed_with(
+    pub(super) fn packed_with(
         &mut self,
         unmapped: Option<PackedCodes>,
         change: impl FnOnce(&mut PackedCodes) -> Result<()>,
@@ -368,7 +457,7 @@ impl Index {
     }
 
     /// Takes over what the side's column means, and its bytes that are other ones for that.
-    fn relay(&mut self, column: Option<Column>, relaid: Vec<(usize, Vec<u8>)>) -> Result<()> {
+    pub(super) fn relay(&mut self, column: Option<Column>, relaid: Vec<(usize, Vec<u8>)>) -> Result<()> {
         let packed = self.packed.to_mut()?;
         relaid.into_iter().for_each(|(first, bytes)| packed.set_last(first, &bytes));
         if let Some(column) = column {
@@ -377,16 +466,23 @@ impl Index {
         Ok(())
     }
 
-    /// The codes of `x`, and what the settings ask for beside them.
-    fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Array2<u8>, Option<Vec<f32>>)> {
-        let codes = self.encoder()?.encode(x, monitor)?;
+    /// The codes of `x`, their lists, and what the settings ask for beside them.
+    fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Encoded> {
+        let lists = match &self.model.centroids {
+            None => None,
+            Some(centroids) => {
+                let start = Start { monitor, total: x.n() as u64 };
+                Some(centroids.assign(x, self.model.recipe.metric, &start)?)
+            }
+        };
+        let codes = self.model.encode_with(self.encoder()?, x, lists.as_deref(), monitor)?;
         let done = Done { monitor, total: x.n() as u64 };
         let side = match self.side {
-            Side::Scale => Some(self.model.scales(x, codes.view(), &done)?),
-            Side::ResidualNorm => Some(self.model.residuals(x, codes.view(), &done)?),
+            Side::Scale => Some(self.model.scales_in(x, codes.view(), lists.as_deref(), &done)?),
+            Side::ResidualNorm => Some(self.model.residuals_in(x, codes.view(), lists.as_deref(), &done)?),
             _ => None,
         };
-        Ok((codes, side))
+        Ok((codes, lists, side))
     }
 
     fn check(&self, codes: ArrayView2<'_, u8>, side: Option<&[f32]>) -> Result<()> {
@@ -404,6 +500,7 @@ impl Index {
     fn append(
         &self,
         codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
         ids: Added,
         side: Option<&[f32]>,
         monitor: &dyn Monitor,
@@ -412,18 +509,37 @@ impl Index {
         if n == 0 {
             return Ok(self.nothing());
         }
-        let laid = self.laid(codes, side, None, monitor)?;
-        Ok(Change { state: self.state, n, kind: Kind::Append { laid, ids } })
+        if let (Some(partition), Some(lists)) = (&self.partition, lists) {
+            return self.append_in_lists(partition, (codes, lists), ids, side, monitor);
+        }
+        let laid = self.laid(codes, None, side, None, monitor)?;
+        Ok(Change { state: self.state, n, kind: Kind::Append { laid, ids, place: Place::End } })
     }
 
     fn nothing(&self) -> Change {
         Change { state: self.state, n: 0, kind: Kind::Nothing }
     }
 
-    /// Codes as the index keeps them, at the end or at `positions`.
-    fn laid(
+    /// The side's numbers of vectors that are not there yet, given or of their codes; none where it has no numbers.
+    pub(super) fn new_numbers(
         &self,
         codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        match self.side.given(codes.nrows(), side) {
+            _ if self.side == Side::None => Ok(Vec::new()),
+            Some(given) => Ok(given),
+            None => self.numbers_of(codes, lists, &Start { monitor, total: codes.nrows() as u64 }),
+        }
+    }
+
+    /// Codes as the index keeps them, at the end or at `positions`.
+    pub(super) fn laid(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
         side: Option<&[f32]>,
         positions: Option<&[usize]>,
         monitor: &dyn Monitor,
@@ -437,10 +553,7 @@ impl Index {
             let (numbers, relaid) = (Vec::new(), Vec::new());
             return Ok(Laid { codes: codes.to_owned(), numbers, column: None, relaid, unmapped });
         }
-        let new = match self.side.given(n, side) {
-            Some(given) => given,
-            None => self.numbers_of(codes, &Start { monitor, total: n as u64 })?,
-        };
+        let new = self.new_numbers(codes, lists, side, monitor)?;
         let new_column = || match self.side {
             Side::Scale => Column::scales(),
             _ => Column::runs(),
@@ -468,6 +581,10 @@ impl Index {
         if n == 0 {
             return Ok(self.nothing());
         }
+        if let Some(partition) = &self.partition {
+            let kept = self.keep_in_lists(partition, positions, monitor)?;
+            return Ok(Change { state: self.state, n, kind: Kind::Keep(Box::new(kept)) });
+        }
         let unmapped = if positions.is_empty() { None } else { self.unmapped()? };
         let all = unmapped.as_ref().map_or_else(|| self.packed.view(), PackedCodes::view);
         let mut packed = selected(all, positions, monitor)?;
@@ -485,7 +602,11 @@ impl Index {
         };
         let ids = self.ids.select(positions);
         monitor.report(self.len() as u64, self.len() as u64)?;
-        Ok(Change { state: self.state, n, kind: Kind::Keep(Box::new(Kept { packed, column, numbers, ids })) })
+        Ok(Change {
+            state: self.state,
+            n,
+            kind: Kind::Keep(Box::new(Kept { packed, column, numbers, ids, partition: None })),
+        })
     }
 }
 
@@ -493,8 +614,12 @@ fn check_number(ids: usize, n: usize) -> Result<()> {
     if ids == n { Ok(()) } else { Err(invalid!("ids has {ids} entries for {n} vectors")) }
 }
 
-/// The vectors at `positions` alone.
-fn selected(all: PackedView<'_>, positions: &[usize], monitor: &dyn Monitor) -> Result<PackedCodes> {
+/// The vectors at `positions` alone, in that order.
+pub(super) fn selected(
+    all: PackedView<'_>,
+    positions: &[usize],
+    monitor: &dyn Monitor,
+) -> Result<PackedCodes> {
     let mut packed = PackedCodes::with(all.layout())?;
     let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
     for (chunk, positions) in positions.chunks(CHUNK).enumerate() {

@@ -52,6 +52,11 @@ impl Run {
         run
     }
 
+    /// The same, laid for so many vectors.
+    pub(super) fn for_all(self, laid: usize) -> Self {
+        Self { laid, ..self }
+    }
+
     /// One that was read from a file: `edges` ascend.
     pub(crate) fn stored(first: usize, edges: Box<Edges>) -> Self {
         Self { first, edges, laid: SMALL }
@@ -136,6 +141,27 @@ impl Column {
             bytes = last.bytes(new);
         }
         (len, bytes)
+    }
+
+    /// The bytes of the numbers of `new` vectors beside `len` others, in a single run that holds both in any order. `None`
+    /// where it should be [`laid`](Self::laid) anew for all of them: twice as many as before, or many outside.
+    pub(super) fn mix(&mut self, len: usize, new: &[f32]) -> Option<Vec<u8>> {
+        match self {
+            Column::Levels(levels) => Some(nearest(levels, new)),
+            Column::Runs(runs) => {
+                let run = runs.first_mut()?;
+                let outside = new.iter().filter(|&&number| run.is_outside(number)).count();
+                let is_due = len + new.len() >= 2 * run.laid || outside > len / 16;
+                (!is_due).then(|| run.bytes(new))
+            }
+        }
+    }
+
+    /// A single run for all numbers, and their bytes.
+    pub(super) fn laid(numbers: &[f32]) -> (Self, Vec<u8>) {
+        let mut run = Run::new(0, numbers);
+        let bytes = run.bytes(numbers);
+        (Column::Runs(vec![run]), bytes)
     }
 
     /// The bytes of the numbers of vectors at `positions` of `len`, which take the place of others; and those of all

@@ -1,6 +1,6 @@
 //! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids; and sets of each query.
 
-use super::Index;
+use super::{Index, Partition};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
@@ -31,6 +31,26 @@ impl Allowed {
     #[must_use]
     pub fn each(&self, first: usize) -> Each<'_> {
         Each { only: self.only.as_ref(), except: self.except.as_ref(), first }
+    }
+
+    /// The same where vectors are named by their places in lists.
+    pub(super) fn by_place(&self, partition: &Partition) -> Self {
+        let sets = |sets: &Sets| match sets {
+            Sets::Listed { starts, positions } => {
+                let places = partition.all_places();
+                let places = positions.iter().map(|&position| places[position as usize].into()).collect();
+                Sets::listed(starts.clone(), places).expect("starts that were checked before")
+            }
+            Sets::Marked { words, n_words } => {
+                let of = words.chunks((*n_words).max(1)).flat_map(|words| partition.by_place(words));
+                Sets::Marked { words: of.collect(), n_words: *n_words }
+            }
+        };
+        Self {
+            bits: self.bits.as_ref().map(|bits| partition.by_place(bits)),
+            only: self.only.as_ref().map(sets),
+            except: self.except.as_ref().map(sets),
+        }
     }
 
     /// What both allow.

@@ -6,11 +6,12 @@
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
+use crate::model::{Centroids, Model};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::tables::TableBuilder;
 use crate::vectors::metric::{Metric, squared_norm};
-use ndarray::{Array3, ArrayView2};
+use ndarray::{Array2, Array3, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 
 /// Vectors whose numbers are computed between two looks at the monitor.
@@ -22,6 +23,11 @@ pub(super) struct Frame {
     pub(super) center: Vec<f64>,
     /// Of the codewords without their medians.
     pub(super) tables: TableBuilder,
+    /// Of the centroids without theirs, if there are any.
+    pub(super) bases: Option<TableBuilder>,
+    /// Of each centroid what makes its product with a query −½ of a squared distance but for a term of all: with c' what
+    /// is in `bases`, m its median and c the centre, −½‖c'‖² − ⟨c', m − c⟩.
+    pub(super) offsets: Vec<f32>,
     /// Σ_m of the largest ‖codeword‖ as they are in the tables.
     pub(super) spread: f64,
     /// Σ_m of the largest ‖codeword‖ as they are.
@@ -29,15 +35,20 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The codebooks as they are.
-    pub(super) fn plain(codebooks: &Codebooks) -> Self {
-        let size = largest(codebooks).iter().sum();
+    /// The codebooks as they are, and the centroids.
+    pub(super) fn plain(model: &Model) -> Self {
+        let codebooks = &model.codebooks;
+        let centroids = model.centroids.as_ref().map(Centroids::view);
+        let size = largest(codebooks).iter().sum::<f64>() + centroids.map_or(0.0, longest);
         let (center, tables) = (vec![0.0; codebooks.dim()], TableBuilder::new(codebooks));
-        Self { center, tables, spread: size, size }
+        let bases = centroids.map(TableBuilder::of_rows);
+        let offsets = centroids.map_or_else(Vec::new, |rows| offsets(rows, &vec![0.0; rows.ncols()]));
+        Self { center, tables, bases, offsets, spread: size, size }
     }
 
-    /// The codebooks less their medians.
-    pub(super) fn centred(codebooks: &Codebooks) -> Self {
+    /// The codebooks less their medians, and the centroids less theirs.
+    pub(super) fn centred(model: &Model) -> Self {
+        let codebooks = &model.codebooks;
         let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
         let mut moved = Array3::<f32>::zeros((n_codebooks, n_codewords, dim));
         let mut center = vec![0.0; dim];
@@ -54,14 +65,30 @@ impl Frame {
                 *center += f64::from(median);
             }
         }
-        let size = largest(codebooks).iter().sum();
+        // m − c.
+        let ahead: Vec<f64> = center.iter().map(|center| -center).collect();
+        let centroids = model.centroids.as_ref().map(|centroids| {
+            let mut moved = centroids.view().to_owned();
+            for (mut values, center) in moved.columns_mut().into_iter().zip(&mut center) {
+                let mut sorted = values.to_vec();
+                let (_, &mut median, _) = sorted.select_nth_unstable_by(values.len() / 2, f32::total_cmp);
+                values.iter_mut().for_each(|value| *value -= median);
+                *center += f64::from(median);
+            }
+            moved
+        });
         match Codebooks::new(moved) {
-            Ok(moved) => {
-                let spread = largest(&moved).iter().sum();
-                Self { center, tables: TableBuilder::new(&moved), spread, size }
+            Ok(moved) if centroids.iter().flatten().all(|value| value.is_finite()) => {
+                let longest = |rows: &Array2<f32>| longest(rows.view());
+                let spread = largest(&moved).iter().sum::<f64>() + centroids.as_ref().map_or(0.0, longest);
+                let bases = centroids.as_ref().map(|rows| TableBuilder::of_rows(rows.view()));
+                let Self { size, .. } = Self::plain(model);
+                // c holds m too, and so m − c is what it was without.
+                let offsets = centroids.as_ref().map_or_else(Vec::new, |rows| offsets(rows.view(), &ahead));
+                Self { center, tables: TableBuilder::new(&moved), bases, offsets, spread, size }
             }
             // The differences are beyond f32.
-            Err(_) => Self::plain(codebooks),
+            _ => Self::plain(model),
         }
     }
 
@@ -71,11 +98,12 @@ impl Frame {
     /// An approximation or its squared norm is beyond f32, the first such row is named; or a cancelling monitor.
     pub(super) fn numbers(
         &self,
-        codebooks: &Codebooks,
+        model: &Model,
         metric: Metric,
-        codes: ArrayView2<'_, u8>,
+        (codes, lists): (ArrayView2<'_, u8>, Option<&[u32]>),
         monitor: &dyn Monitor,
     ) -> Result<Vec<f32>> {
+        let codebooks = &model.codebooks;
         let counter = Counter::new(monitor, codes.nrows() as u64);
         let rows = parallel::rows(CHUNK);
         let mut numbers = vec![0.0; codes.nrows()];
@@ -83,7 +111,9 @@ impl Frame {
         let refused = chunks.map(|(chunk, numbers)| {
             let mut decoded = vec![0.0; codebooks.dim()];
             for (i, number) in numbers.iter_mut().enumerate() {
-                decode(codebooks, codes.row(chunk * rows + i).iter().copied(), &mut decoded);
+                let row = chunk * rows + i;
+                let list = lists.map_or(0, |lists| lists[row]);
+                decode(model, codes.row(row).iter().copied(), list, &mut decoded);
                 let value = match metric {
                     Metric::Euclidean => -0.5 * self.squared_distance(&decoded),
                     // A norm of 0, or so small that its inverse is beyond f32, counts as any below 2⁻¹²⁸.
@@ -111,14 +141,34 @@ impl Frame {
     }
 }
 
-/// The approximation that a code stands for, to the bit as [`Codebooks::decode`] has it.
-pub(super) fn decode(codebooks: &Codebooks, code: impl Iterator<Item = u8>, out: &mut [f32]) {
-    out.fill(0.0);
+/// The approximation that a code stands for, to the bit as [`Model::decode`] has it; of a model without centroids the list
+/// is of no account.
+pub(super) fn decode(model: &Model, code: impl Iterator<Item = u8>, list: u32, out: &mut [f32]) {
+    let codebooks = &model.codebooks;
+    match &model.centroids {
+        None => out.fill(0.0),
+        Some(centroids) => out.copy_from_slice(centroids.centroid(list as usize)),
+    }
     for (m, code) in code.enumerate() {
         // As in the tables, what is beyond K counts as codeword 0.
         let codeword = Some(usize::from(code)).filter(|&code| code < codebooks.n_codewords());
         out.iter_mut().zip(codebooks.codeword(m, codeword.unwrap_or(0))).for_each(|(x, c)| *x += c);
     }
+}
+
+/// −½‖c'‖² − ⟨c', ahead⟩ of each.
+fn offsets(rows: ArrayView2<'_, f32>, ahead: &[f64]) -> Vec<f32> {
+    let offset = |row: ArrayView1<'_, f32>| {
+        let terms = row.iter().zip(ahead).map(|(&c, ahead)| f64::from(c) * (0.5 * f64::from(c) + ahead));
+        -terms.sum::<f64>() as f32
+    };
+    rows.outer_iter().map(offset).collect()
+}
+
+/// The largest length of some vectors.
+fn longest(rows: ArrayView2<'_, f32>) -> f64 {
+    let norm = |row: ArrayView1<'_, f32>| squared_norm(row.as_slice().expect("standard layout")).sqrt();
+    rows.outer_iter().map(norm).fold(0.0, f64::max)
 }
 
 /// Of each codebook the largest ‖codeword‖.

@@ -11,6 +11,7 @@
 //!
 //! > |⟨p, x̄ − c⟩ − S| ≤ E = ‖p‖ · u · ((66 + d / 64) C' + M C), u = 2⁻²⁴, to first order,
 //!
+//! (with the centroids, of a model that has them, as one codebook more)
 //! since a table entry is (64 + d / 64) u of ‖p‖ ‖c'_m[k]‖ off, p and c' are rounded to u of themselves, and x̄ is the
 //! sum of M codewords in f32. A quarter more of it, and 2⁻¹⁴⁹ for each product that may underflow, are above all other
 //! terms. So, with v = −½‖x̄ − c‖² in its interval,
@@ -22,8 +23,8 @@
 //! or an edge that an earlier version's levels stand for: 2⁻¹⁸.
 
 use super::frame::{Frame, decode};
-use crate::codebooks::Codebooks;
 use crate::error::{Error, Result, invalid};
+use crate::model::Model;
 use crate::scan::Measure;
 use crate::vectors::metric::{Metric, squared_norm};
 use ndarray::{Array2, ArrayView2};
@@ -41,7 +42,7 @@ const TINY: f64 = 1e-44;
 /// The scores of some queries.
 pub(super) struct Exact<'a> {
     is_cosine: bool,
-    codebooks: &'a Codebooks,
+    model: &'a Model,
     queries: ArrayView2<'a, f32>,
     about: Vec<About>,
 }
@@ -63,7 +64,7 @@ impl<'a> Exact<'a> {
     /// A query less the centre is beyond f32.
     pub(super) fn new(
         frame: &Frame,
-        codebooks: &'a Codebooks,
+        model: &'a Model,
         metric: Metric,
         queries: ArrayView2<'a, f32>,
         first: usize,
@@ -71,7 +72,8 @@ impl<'a> Exact<'a> {
         let is_cosine = metric == Metric::Cosine;
         let mut inputs = Array2::zeros(queries.raw_dim());
         let mut about = Vec::with_capacity(queries.nrows());
-        let (n_codebooks, dim) = (codebooks.n_codebooks() as f64, codebooks.dim() as f64);
+        let n_books = model.codebooks.n_codebooks() + usize::from(model.centroids.is_some());
+        let (n_codebooks, dim) = (n_books as f64, model.codebooks.dim() as f64);
         for (row, (query, mut input)) in queries.outer_iter().zip(inputs.outer_iter_mut()).enumerate() {
             let pairs = || query.iter().zip(&frame.center).map(|(&q, &c)| (f64::from(q), c));
             let (square, base);
@@ -96,7 +98,7 @@ impl<'a> Exact<'a> {
             let error = norm * (relative + EXACT * (center + frame.size)) + tiny;
             about.push(About { square, error, base });
         }
-        Ok((Self { is_cosine, codebooks, queries, about }, inputs))
+        Ok((Self { is_cosine, model, queries, about }, inputs))
     }
 }
 
@@ -133,9 +135,9 @@ impl Measure for Exact<'_> {
         }
     }
 
-    fn score(&self, query: usize, code: &[u8]) -> f32 {
-        let mut decoded = vec![0.0; self.codebooks.dim()];
-        decode(self.codebooks, code.iter().copied(), &mut decoded);
+    fn score(&self, query: usize, code: &[u8], list: u32) -> f32 {
+        let mut decoded = vec![0.0; self.model.codebooks.dim()];
+        decode(self.model, code.iter().copied(), list, &mut decoded);
         let query_row = self.queries.row(query);
         let query_row = query_row.as_slice().expect("standard layout");
         if !self.is_cosine {

@@ -9,16 +9,19 @@ mod filter;
 mod frame;
 mod ids;
 mod keys;
+mod lists;
 mod measure;
+mod partition;
+mod probing;
 mod search;
 pub mod sharded;
 mod side;
 
 use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;
-use crate::encode::{Encode, error_bounds};
+use crate::encode::{Encode, Target, error_bounds};
 use crate::error::{Result, invalid};
-use crate::model::Model;
+use crate::model::{Model, checked_lists};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::{Edges, Levels};
 use crate::vectors::Vectors;
@@ -33,7 +36,9 @@ use frame::Frame;
 use ids::Ids;
 pub(crate) use ids::Order;
 pub(crate) use keys::Keys;
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+pub(crate) use partition::{Generation, Partition};
+pub use probing::{Reach, Within};
 use rayon::prelude::*;
 pub use search::Above;
 use side::Side;
@@ -92,6 +97,8 @@ pub struct Index {
     /// The largest number, 0 if they are below.
     largest: f32,
     ids: Ids,
+    /// Where the vectors of each list are, if the model has centroids: codes and numbers are then in the order of lists.
+    partition: Option<Partition>,
     state: State,
     /// Made when it is first asked for, at the cost of the codewords' products; the copies of an index share it.
     encoder: OnceLock<Arc<dyn Encode>>,
@@ -110,6 +117,8 @@ pub(crate) struct Parts {
     /// What older files lack.
     pub(crate) next_id: Option<u64>,
     pub(crate) order: Option<Order>,
+    /// Of a model with centroids.
+    pub(crate) partition: Option<Partition>,
     pub(crate) keys: Option<Keys>,
 }
 
@@ -146,14 +155,16 @@ impl Index {
 
     fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
         let side = Side::of(settings)?;
+        model.centroids.as_ref().map_or(Ok(()), |centroids| centroids.check(&model.codebooks))?;
         let frame = match side {
-            Side::InverseNorm => Frame::centred(&model.codebooks),
-            Side::SquaredNorm { .. } if is_centred => Frame::centred(&model.codebooks),
-            _ => Frame::plain(&model.codebooks),
+            Side::InverseNorm => Frame::centred(&model),
+            Side::SquaredNorm { .. } if is_centred => Frame::centred(&model),
+            _ => Frame::plain(&model),
         };
         let packed = Store::Owned(PackedCodes::with(layout(&model, side))?);
         let (column, numbers, largest) = (None, Vec::new(), 0.0);
         let (ids, state, encoder) = (Ids::new(), State::new(), OnceLock::new());
+        let partition = model.centroids.as_ref().map(|centroids| Partition::new(centroids.n_lists()));
         Ok(Self {
             model,
             settings,
@@ -165,13 +176,14 @@ impl Index {
             numbers,
             largest,
             ids,
+            partition,
             state,
             encoder,
         })
     }
 
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys } = parts;
+        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys } = parts;
         let mut index = Self::framed(model, settings, is_centred)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
@@ -200,11 +212,20 @@ impl Index {
             }
             (Side::InverseNorm | Side::SquaredNorm { .. } | Side::ResidualNorm, None) if !runs.is_empty() => {
                 let runs = runs.into_iter().map(|(first, edges)| Run::stored(first, edges));
+                // A single run of lists holds all that there are.
+                let runs = runs.map(|run| if partition.is_some() { run.for_all(n) } else { run });
                 Some(Column::Runs(runs.collect()))
             }
             _ => return Err(invalid!("levels or norms do not fit the settings")),
         };
+        let of_all = partition.as_ref().map_or(n, |partition| partition.positions().len());
+        if partition.is_some() != index.partition.is_some() || of_all != n {
+            return Err(invalid!("lists do not fit the model and its {n} vectors"));
+        }
         let runs = column.as_ref().map_or(&[][..], Column::as_runs);
+        if partition.is_some() && runs.len() > 1 {
+            return Err(invalid!("an index with lists has {} runs of intervals: want 1", runs.len()));
+        }
         if runs.first().is_some_and(|run| run.first != 0)
             || !runs.is_sorted_by(|a, b| a.first < b.first)
             || !runs.iter().all(|run| run.first % BLOCK == 0 && run.first < n && run.edges.is_sorted())
@@ -232,6 +253,7 @@ impl Index {
             packed => packed,
         };
         (index.packed, index.numbers, index.column) = (packed, numbers, column);
+        index.partition = partition;
         Ok(index)
     }
 
@@ -277,16 +299,27 @@ impl Index {
         self.packed.len() == 0
     }
 
-    /// Bytes kept for each vector, ids aside: the codes and what the settings ask for.
+    /// Bytes kept for each vector, ids aside: the codes, what the settings ask for, and the position where codes are in the
+    /// order of lists.
     #[must_use]
     pub fn bytes_per_vector(&self) -> usize {
-        self.packed.view().n_lines() + if self.side.keeps_numbers() { size_of::<f32>() } else { 0 }
+        let numbers = if self.side.keeps_numbers() { size_of::<f32>() } else { 0 };
+        let positions = if self.partition.is_some() { size_of::<u32>() } else { 0 };
+        self.packed.view().n_lines() + numbers + positions
     }
 
     /// All codes, (n, M), in the order they were added.
     #[must_use]
     pub fn codes(&self) -> Array2<u8> {
-        self.packed.view().unpack().slice_move(s![.., ..self.n_codes()])
+        let all = self.packed.view().unpack();
+        let codes = all.slice(s![.., ..self.n_codes()]);
+        match &self.partition {
+            None => codes.to_owned(),
+            Some(partition) => {
+                let places: Vec<usize> = partition.all_places().into_iter().map(|at| at as usize).collect();
+                codes.select(Axis(0), &places)
+            }
+        }
     }
 
     /// The ids in that order; `None` if each is its position.
@@ -383,8 +416,10 @@ impl Index {
     /// # Errors
     /// The index has no such id; or a cancelling monitor.
     pub fn reconstruct(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
-        let codes = self.packed.view().select(&self.ids.positions(ids, monitor)?);
-        self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), monitor)
+        let places = self.places(self.ids.positions(ids, monitor)?);
+        let codes = self.packed.view().select(&places);
+        let lists = self.lists_of(&places);
+        self.model.decode(codes.slice(s![.., ..self.n_codes()]), lists.as_deref(), monitor)
     }
 
     /// How codes are stored, but for those of an older file that is mapped.
@@ -397,20 +432,26 @@ impl Index {
     }
 
     /// The side's numbers of codes that they follow from.
-    fn numbers_of(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Vec<f32>> {
-        self.frame.numbers(&self.model.codebooks, self.settings.metric, codes, monitor)
+    fn numbers_of(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        self.frame.numbers(&self.model, self.settings.metric, (codes, lists), monitor)
     }
 
-    /// The side's numbers of vectors that are there.
-    fn old_numbers(&self, positions: Range<usize>) -> Vec<f32> {
+    /// The side's numbers of vectors that are there, at these places.
+    fn old_numbers(&self, places: Range<usize>) -> Vec<f32> {
         if self.side.keeps_numbers() {
-            return self.numbers[positions].to_vec();
+            return self.numbers[places].to_vec();
         }
-        let positions: Vec<usize> = positions.collect();
-        let codes = self.packed.view().select(&positions);
+        let places: Vec<usize> = places.collect();
+        let codes = self.packed.view().select(&places);
+        let lists = self.lists_of(&places);
         // They were not refused when they were added; codes of a damaged file, which are not gone through, may be.
-        self.numbers_of(codes.slice(s![.., ..self.n_codes()]), &())
-            .unwrap_or_else(|_| vec![0.0; positions.len()])
+        self.numbers_of(codes.slice(s![.., ..self.n_codes()]), lists.as_deref(), &())
+            .unwrap_or_else(|_| vec![0.0; places.len()])
     }
 }
 
@@ -432,13 +473,29 @@ impl Model {
         codes: ArrayView2<'_, u8>,
         monitor: &dyn Monitor,
     ) -> Result<Vec<f32>> {
+        self.scales_in(x, codes, None, monitor)
+    }
+
+    /// As [`scales`](Self::scales), for vectors in these lists of a model with centroids.
+    ///
+    /// # Errors
+    /// Those of [`scales`](Self::scales) and of [`decode`](Self::decode).
+    pub fn scales_in(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
         crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
         let counter = Counter::new(monitor, x.n() as u64);
         let scale = |row: usize| {
             let mut vector = vec![0.0; x.dim()];
             crate::vectors::read_finite(x, "X", row, &mut vector)?;
             let code = codes.slice(s![row..=row, ..]);
-            let approximation = self.codebooks.decode(code, &())?;
+            let list = lists.map(|lists| &lists[row..=row]);
+            let approximation = self.decode(code, list, &())?;
             let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
             let scale = squared_norm(&vector) / along;
             if row % 1024 == 1023 {
@@ -459,7 +516,42 @@ impl Model {
         codes: ArrayView2<'_, u8>,
         monitor: &dyn Monitor,
     ) -> Result<Vec<f32>> {
-        let bounds = error_bounds(&self.codebooks, x, codes, monitor)?;
+        self.residuals_in(x, codes, None, monitor)
+    }
+
+    /// ‖x − x̄‖ of each row, not below it.
+    ///
+    /// # Errors
+    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
+    pub fn error_bounds(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array1<f64>> {
+        let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
+        match (&self.centroids, lists) {
+            (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
+                let target = Target { base: Some(base), ..Target::from(x) };
+                error_bounds(&self.codebooks, target, codes, monitor)
+            }),
+            _ => error_bounds(&self.codebooks, x, codes, monitor),
+        }
+    }
+
+    /// As [`residuals`](Self::residuals), for vectors in these lists of a model with centroids.
+    ///
+    /// # Errors
+    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
+    pub fn residuals_in(
+        &self,
+        x: &dyn Vectors,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<f32>> {
+        let bounds = self.error_bounds(x, codes, lists, monitor)?;
         let up = |(row, &bound): (usize, &f64)| {
             let nearest = bound as f32;
             let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };

@@ -3,6 +3,7 @@
 use super::column::{Column, Run};
 use super::filter::Allowed;
 use super::measure::{self, Exact};
+use super::probing::{Lists, Reach, Within};
 use super::side::Side;
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
@@ -66,7 +67,8 @@ pub(super) fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
 
 impl Index {
     /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which may be found: see [`allow_ids`](Self::allow_ids) and [`allow_each`](Self::allow_each).
+    /// which may be found: see [`allow_ids`](Self::allow_ids) and [`allow_each`](Self::allow_each). An index with lists goes
+    /// through those of [`Reach::DEFAULT`](super::Reach::DEFAULT).
     ///
     /// # Errors
     /// Another d, a query that is not finite, what was allowed for another index or fewer queries, more results than can
@@ -78,7 +80,21 @@ impl Index {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let mut hits = self.search_positions(queries, k, allowed, monitor)?;
+        self.search_within(queries, k, allowed.into(), monitor)
+    }
+
+    /// As [`search`](Self::search), through so many lists as `within` says, where the index has lists.
+    ///
+    /// # Errors
+    /// Those of [`search`](Self::search).
+    pub fn search_within(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut hits = self.search_positions(queries, k, within, monitor)?;
         self.name(&mut hits);
         Ok(hits)
     }
@@ -93,12 +109,27 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        (vectors, n_candidates): (&dyn Vectors, usize),
+        vectors: (&dyn Vectors, usize),
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
+        self.search_rerank_within(queries, k, vectors, allowed.into(), monitor)
+    }
+
+    /// As [`search_rerank`](Self::search_rerank), through so many lists as `within` says.
+    ///
+    /// # Errors
+    /// Those of [`search_rerank`](Self::search_rerank).
+    pub fn search_rerank_within(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        (vectors, n_candidates): (&dyn Vectors, usize),
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), allowed, monitor)?;
+        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within, monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);
@@ -128,10 +159,10 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&Allowed>,
+        within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
+        let hits = self.scan(queries, k, within, Scored::Approximation, monitor)?;
         let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
         let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
         let row =
@@ -193,7 +224,9 @@ impl Index {
             }
             Ok(())
         };
-        self.scan_batches(queries, allowed, Scored::Approximation, monitor, each)?;
+        // All that score so much are in any list.
+        let within = Within { allowed, reach: Reach::All };
+        self.scan_batches(queries, usize::MAX, within, Scored::Approximation, monitor, each)?;
         Ok(above)
     }
 
@@ -202,7 +235,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&Allowed>,
+        within: Within<'_>,
         scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
@@ -214,7 +247,7 @@ impl Index {
             hits.positions.slice_mut(rows).assign(&part.positions);
             Ok(())
         };
-        self.scan_batches(queries, allowed, scored, monitor, each)?;
+        self.scan_batches(queries, k, within, scored, monitor, each)?;
         Ok(hits)
     }
 
@@ -222,7 +255,8 @@ impl Index {
     fn scan_batches(
         &self,
         queries: ArrayView2<'_, f32>,
-        allowed: Option<&Allowed>,
+        k: usize,
+        Within { allowed, reach }: Within<'_>,
         scored: Scored,
         monitor: &dyn Monitor,
         mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
@@ -237,15 +271,20 @@ impl Index {
             let (words, n) = (allowed.len(), self.len());
             return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
         }
-        let (codebooks, metric) = (&self.model.codebooks, self.settings.metric);
+        if let (Some(partition), Some(centroids)) = (&self.partition, &self.model.centroids) {
+            let allowed = allowed.map(|allowed| allowed.by_place(partition));
+            let lists = Lists { index: self, partition, centroids, allowed, reach, scored, isa };
+            return self.scan_lists(&lists, queries.view(), k, monitor, each);
+        }
+        let metric = self.settings.metric;
         let total = (queries.nrows() * self.len()) as u64;
         for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
             let first = i * BATCH;
             let before = (first * self.len()) as u64;
             let within = |done, _| monitor.report(before + done, total).is_ok();
             let of = (Probes::All, allowed.map_or_else(Each::default, |allowed| allowed.each(first)));
-            if self.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
-                let (exact, inputs) = Exact::new(&self.frame, codebooks, metric, queries, first)?;
+            if self.side.follows_from_codes() && queries.ncols() == self.model.codebooks.dim() {
+                let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
                 let tables = &self.frame.tables.tables(inputs.view(), isa)?;
                 let segments = self.segments(bits, scored, Some(&exact));
                 each(first, Scan { segments, of, tables, isa, monitor: &within })?;
@@ -285,28 +324,85 @@ impl Index {
         measure: Option<&'a dyn Measure>,
     ) -> Vec<Segment<'a>> {
         let codes = self.packed.view();
-        let whole = |adjust| vec![Segment { codes, adjust, allowed, first: 0 }];
+        let whole = |adjust| vec![Segment { adjust, allowed, ..Segment::new(codes) }];
         let Some(column) = &self.column else {
             return if codes.is_empty() { Vec::new() } else { whole(Adjust::None) };
         };
         let runs = match (column, self.side, scored) {
-            (Column::Levels(levels), ..) => return whole(Adjust::Scale(levels)),
-            // Residuals are no part of a score.
-            (_, Side::ResidualNorm, Scored::Approximation) => return whole(Adjust::Scale(&ONES)),
+            (Column::Levels(_), ..) | (_, Side::ResidualNorm, Scored::Approximation) => {
+                return whole(self.adjust_of(column, 0, None, scored, measure));
+            }
             (Column::Runs(runs), ..) => runs,
         };
         let segment = |(i, run): (usize, &'a Run)| {
             let next = runs.get(i + 1).map_or(codes.len(), |next| next.first);
             let blocks = run.first / BLOCK..next.div_ceil(BLOCK);
-            let (edges, exact) = (&*run.edges, self.numbers.get(run.first..next));
-            let adjust = match (measure, exact) {
-                (Some(measure), exact) => Adjust::Exact { edges, exact, measure },
-                (None, exact) => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
-            };
+            let exact = self.numbers.get(run.first..next);
+            let adjust = self.adjust_of(column, i, exact, scored, measure);
             let allowed = allowed.map(|allowed| &allowed[blocks.clone()]);
-            Segment { codes: codes.slice(blocks), adjust, allowed, first: run.first as u64 }
+            Segment { adjust, allowed, first: run.first as u64, ..Segment::new(codes.slice(blocks)) }
         };
         runs.iter().enumerate().map(segment).collect()
+    }
+
+    /// What changes the scores of some vectors of a run, whose numbers are `exact` if they are kept.
+    pub(super) fn adjust_of<'a>(
+        &self,
+        column: &'a Column,
+        run: usize,
+        exact: Option<&'a [f32]>,
+        scored: Scored,
+        measure: Option<&'a dyn Measure>,
+    ) -> Adjust<'a> {
+        let edges = match (column, self.side, scored) {
+            (Column::Levels(levels), ..) => return Adjust::Scale(levels),
+            // Residuals are no part of a score.
+            (_, Side::ResidualNorm, Scored::Approximation) => return Adjust::Scale(&ONES),
+            (Column::Runs(runs), ..) => &*runs[run].edges,
+        };
+        match measure {
+            Some(measure) => Adjust::Exact { edges, exact, measure },
+            None => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
+        }
+    }
+
+    /// As [`scan`](Self::scan), through lists.
+    fn scan_lists(
+        &self,
+        lists: &Lists<'_>,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        monitor: &dyn Monitor,
+        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let total = queries.nrows() as u64;
+        let batch = lists.batch(BATCH);
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
+            let (first, n) = (i * batch, queries.nrows());
+            let within = |done: u64, of: u64| {
+                let done = u128::from(done) * n as u128 / u128::from(of.max(1));
+                monitor.report(first as u64 + done as u64, total).is_ok()
+            };
+            let own = lists.each(first);
+            let follows = self.side.follows_from_codes() && queries.ncols() == self.model.codebooks.dim();
+            let (exact, inputs) = match follows {
+                true => {
+                    let metric = self.settings.metric;
+                    let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
+                    (Some(exact), CowArray::from(inputs))
+                }
+                false => (None, CowArray::from(queries)),
+            };
+            let tables = &self.frame.tables.tables(inputs.view(), lists.isa)?;
+            if !follows {
+                self.check_products(queries, tables, first)?;
+            }
+            let measure = exact.as_ref().map(|exact| exact as &dyn Measure);
+            let (segments, probes) = lists.probes(inputs.view(), first, k, measure)?;
+            let of = (Probes::Each(&probes), own);
+            each(first, Scan { segments, of, tables, isa: lists.isa, monitor: &within })?;
+        }
+        Ok(())
     }
 
     /// Puts ids in the place of positions; −1 stays.

@@ -88,11 +88,14 @@ impl Shards {
     /// Shards in the order in which their vectors count.
     ///
     /// # Errors
-    /// There are none, or they differ in codebooks or settings.
+    /// There are none, they differ in codebooks or settings, or they have lists.
     pub fn new(shards: Vec<Shard>) -> Result<Self> {
         let Some(first) = shards.first() else {
             return Err(invalid!("there are no shards: want at least one"));
         };
+        if first.index.model.centroids.is_some() {
+            return Err(invalid!("the shards have lists: want those of a model without"));
+        }
         let mut starts = vec![0];
         for (i, shard) in shards.iter().enumerate() {
             let (one, index) = (&first.index, &shard.index);
@@ -300,7 +303,7 @@ impl Shards {
             let before = (first * n) as u64;
             let within = |done, _| monitor.report(before + done, total).is_ok();
             let part = if first_index.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
-                let (exact, inputs) = Exact::new(frame, codebooks, metric, queries, first)?;
+                let (exact, inputs) = Exact::new(frame, &first_index.model, metric, queries, first)?;
                 let tables = frame.tables.tables(inputs.view(), isa)?;
                 let segments = self.segments(allowed, Some(&exact));
                 scan::search(&segments, Probes::All, &tables, k, isa, &within)?

@@ -19,7 +19,7 @@ pub const VERSION: u64 = 3;
 /// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
 const PLAIN: u64 = 2;
 /// Entries and tensors that make a file of version 3.
-const SINCE_3: [&str; 2] = ["keys", "nibbles"];
+const SINCE_3: [&str; 3] = ["keys", "nibbles", "centroids"];
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -35,6 +35,7 @@ pub(super) type Entries = BTreeMap<String, String>;
 pub(super) enum Numbers<'a> {
     Bytes(&'a [u8]),
     Floats(Cow<'a, [f32]>),
+    Words(&'a [u32]),
     Integers(Cow<'a, [i64]>),
 }
 
@@ -47,6 +48,12 @@ impl<'a> From<&'a [f32]> for Numbers<'a> {
 impl<'a> From<&'a [i64]> for Numbers<'a> {
     fn from(values: &'a [i64]) -> Self {
         Self::Integers(values.into())
+    }
+}
+
+impl<'a> From<&'a [u32]> for Numbers<'a> {
+    fn from(values: &'a [u32]) -> Self {
+        Self::Words(values)
     }
 }
 
@@ -67,6 +74,7 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(_) => Dtype::U8,
             Self::Floats(_) => Dtype::F32,
+            Self::Words(_) => Dtype::U32,
             Self::Integers(_) => Dtype::I64,
         }
     }
@@ -75,6 +83,7 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(values) => values.len(),
             Self::Floats(values) => size_of_val(&**values),
+            Self::Words(values) => size_of_val(*values),
             Self::Integers(values) => size_of_val(&**values),
         }
     }
@@ -84,6 +93,9 @@ impl Numbers<'_> {
         match self {
             Self::Bytes(values) => values.chunks(PIECE).try_for_each(each),
             Self::Floats(values) => values
+                .chunks(PIECE / 4)
+                .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
+            Self::Words(values) => values
                 .chunks(PIECE / 4)
                 .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
             Self::Integers(values) => values
@@ -380,6 +392,12 @@ impl<'a> Reader<'a> {
             return Ok(Some((shape, values)));
         }
         Err(self.error(format!("{name} holds NaN or an infinity")))
+    }
+
+    /// Shape and integers of 32 bits of a tensor, if there is one of that name.
+    pub(super) fn words(&self, name: &str) -> Result<Option<(&[usize], Vec<u32>)>> {
+        let Some(shape) = self.shape(name, Dtype::U32)? else { return Ok(None) };
+        Ok(Some((shape, self.numbers(name, u32::from_le_bytes)?)))
     }
 
     /// Shape and integers of a tensor, if there is one of that name.

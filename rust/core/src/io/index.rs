@@ -8,7 +8,7 @@ use super::{BYTES, open};
 use crate::codes::packed::{BLOCK, Layout, PackedCodes};
 use crate::codes::store::{Mapped, Store};
 use crate::error::{Error, Result};
-use crate::index::{Column, Index, Keys, Parts, Settings};
+use crate::index::{Column, Generation, Index, Keys, Partition, Parts, Settings};
 use crate::monitor::Monitor;
 use crate::scan::{Edges, Levels};
 use safetensors::tensor::Dtype;
@@ -132,6 +132,14 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     if !index.numbers().is_empty() {
         tensors.push(Tensor::new("biases", &[index.len()], index.numbers()));
     }
+    if let Some(partition) = index.partition() {
+        let generations = partition.generations();
+        let starts = generations.iter().flat_map(|generation| &generation.starts);
+        let starts: Vec<i64> = starts.map(|&start| start.into()).collect();
+        let shape = [generations.len(), starts.len() / generations.len().max(1)];
+        tensors.push(Tensor::new("lists", &shape, starts));
+        tensors.push(Tensor::new("positions", &[index.len()], partition.positions()));
+    }
     if let Some(keys) = index.stored_keys() {
         let ends: Vec<i64> = keys.parts().1.iter().map(|&end| end as i64).collect();
         tensors.push(Tensor::new("key_ends", &[index.len()], ends));
@@ -195,9 +203,33 @@ impl Reader<'_> {
             false => None,
             true => Some(self.named("order")?),
         };
-        let parts =
-            Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys: self.keys(n)? };
+        let partition = match &model.centroids {
+            None => None,
+            Some(centroids) => Some(self.partition(centroids.n_lists(), n)?),
+        };
+        let keys = self.keys(n)?;
+        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys };
         self.blame(Index::from_parts(model, settings, parts))
+    }
+
+    /// Where the vectors of each list are.
+    fn partition(&self, n_lists: usize, n: usize) -> Result<Partition> {
+        let (Some((shape, starts)), Some(positions)) =
+            (self.integers("lists")?, self.of_each("positions", n, self.words("positions")?)?)
+        else {
+            return Err(self.error("lacks lists or positions"));
+        };
+        let starts: std::result::Result<Vec<u32>, _> = starts.into_iter().map(u32::try_from).collect();
+        let (Ok(starts), true) = (starts, shape.len() == 2) else {
+            return Err(self.error("lists are no places of vectors"));
+        };
+        let mut first = 0;
+        let generations = starts.chunks(n_lists + 1).map(|starts| {
+            let generation = Generation { first, starts: starts.to_vec() };
+            first = first.saturating_add(starts.last().map_or(0, |&len| len as usize));
+            generation
+        });
+        self.blame(Partition::restored(n_lists, generations.collect(), positions))
     }
 
     /// The keys of n vectors, if they have any.

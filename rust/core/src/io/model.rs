@@ -6,7 +6,7 @@ use super::{BYTES, open, v1};
 use crate::codebooks::Codebooks;
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::Result;
-use crate::model::{Model, Recipe, Structure, Subspaces};
+use crate::model::{Centroids, Model, Recipe, Structure, Subspaces};
 use crate::vectors::basis::Directions;
 use ndarray::{Array2, Array3};
 use serde_json::Value;
@@ -110,6 +110,17 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
             }
         }
     }
+    if let Some(centroids) = &model.centroids {
+        put("lists_eta", centroids.loss().eta().to_string());
+        let n = centroids.n_lists();
+        tensors.push(Tensor::new("centroids", &[n, d], centroids.as_slice()));
+        tensors.push(Tensor::new("bonuses", &[n], centroids.bonuses()));
+        tensors.push(Tensor::new("shares", &[n], centroids.shares()));
+        let reach: Vec<f32> = centroids.reach().iter().flat_map(|&(n, share)| [n as f32, share]).collect();
+        if !reach.is_empty() {
+            tensors.push(Tensor::new("reach", &[reach.len() / 2, 2], reach));
+        }
+    }
     if !model.parameters.is_empty() {
         put("parameters", Value::Object(model.parameters.clone()).to_string());
     }
@@ -137,7 +148,23 @@ impl Reader<'_> {
             _ => self.recipe()?,
         };
         self.check(&recipe, &codebooks)?;
-        Ok(Model { codebooks, selection, recipe, parameters })
+        let centroids = self.blame(self.centroids())?;
+        if let Some(centroids) = &centroids {
+            self.blame(centroids.check(&codebooks))?;
+        }
+        Ok(Model { codebooks, selection, recipe, parameters, centroids })
+    }
+
+    fn centroids(&self) -> Result<Option<Centroids>> {
+        let Some(rows) = self.matrix("centroids")? else { return Ok(None) };
+        let each = |name: &str| {
+            let values = self.floats(name)?.map(|(_, values)| values);
+            values.ok_or_else(|| self.error(format!("lacks {name}")))
+        };
+        let reach = self.matrix("reach")?.unwrap_or_default();
+        let reach = reach.outer_iter().map(|row| (row[0] as usize, row[row.len() - 1])).collect();
+        let centroids = Centroids::new(rows)?.with_loss(Loss::inner_product(self.value("lists_eta")?)?);
+        centroids.with_bonuses(each("bonuses")?)?.with_shares(each("shares")?)?.with_reach(reach).map(Some)
     }
 
     fn recipe(&self) -> Result<Recipe> {

@@ -1,13 +1,19 @@
 //! A trained model: what encodes, decodes and searches.
 
+mod centroids;
 mod recipe;
 mod subspaces;
 
 use crate::codebooks::{Codebooks, Selection};
-use crate::encode::{self, Encode, Objective, OfUnit};
+use crate::encode::{self, Encode, Objective, OfUnit, Target};
 use crate::error::Result;
+use crate::monitor::Monitor;
 use crate::train::Training;
+use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
+pub(crate) use centroids::checked as checked_lists;
+pub use centroids::{Centroids, MAX_LISTS, Reached};
+use ndarray::{Array2, ArrayView2, Axis};
 pub use recipe::{Recipe, Structure};
 use serde_json::{Map, Value};
 pub use subspaces::Subspaces;
@@ -24,6 +30,8 @@ pub struct Model {
     /// What a trainer wants to remember. Files keep it; nothing in this crate reads it. The Python package keeps its
     /// parameters and the history of the training here.
     pub parameters: Map<String, Value>,
+    /// The first codebook, where an index is divided into lists: x ≈ centroid + Σ codewords.
+    pub centroids: Option<Centroids>,
 }
 
 impl Model {
@@ -37,7 +45,7 @@ impl Model {
     /// A model that encodes by `recipe`.
     #[must_use]
     pub fn with(codebooks: Codebooks, selection: Selection, recipe: Recipe) -> Self {
-        Self { codebooks, selection, recipe, parameters: Map::new() }
+        Self { codebooks, selection, recipe, parameters: Map::new(), centroids: None }
     }
 
     /// The model of codebooks that [`train`](crate::train::train) made: it encodes with the loss and the encoding of the
@@ -47,6 +55,45 @@ impl Model {
         let Objective { loss, directions } = training.objective.clone();
         let recipe = Recipe { loss, directions, encoding: training.encoding, ..Recipe::default() };
         Self::with(codebooks, training.selection, recipe)
+    }
+
+    /// The approximations of codes (n, M), (n, d): sums of codewords in the order m = 0 … M−1, from the centroid of the list
+    /// of each on, which `lists` (n) are of a model with centroids.
+    ///
+    /// # Errors
+    /// See [`Codebooks::check_codes`]; lists of a model without centroids or none of one with them; or a cancelling
+    /// monitor.
+    pub fn decode(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<f32>> {
+        let lists = checked_lists(self.centroids.as_ref(), lists, codes.nrows())?;
+        let (Some(centroids), Some(lists)) = (&self.centroids, lists) else {
+            return self.codebooks.decode(codes, monitor);
+        };
+        let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
+        self.codebooks.decode_from(centroids.view().select(Axis(0), &rows), codes, monitor)
+    }
+
+    /// Codes of `x` (n, d) by `encoder`, that of the model; of a model with centroids for vectors in these lists.
+    ///
+    /// # Errors
+    /// Those of the encoder.
+    pub(crate) fn encode_with(
+        &self,
+        encoder: &dyn Encode,
+        x: &dyn Vectors,
+        lists: Option<&[u32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<u8>> {
+        match (&self.centroids, lists) {
+            (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
+                encoder.encode_target(&Target { base: Some(base), ..Target::from(x) }, monitor)
+            }),
+            _ => encoder.encode(x, monitor),
+        }
     }
 
     /// What encodes by the recipe, prepared once for many vectors.

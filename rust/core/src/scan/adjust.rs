@@ -51,8 +51,8 @@ pub trait Measure: Sync {
     /// Bounds of the score.
     fn bracket(&self, query: usize, sums: (f64, f64), within: (f64, f64)) -> (f64, f64);
 
-    /// The score of the vector with code `code` (M), rounded to f32 from something more exact.
-    fn score(&self, query: usize, code: &[u8]) -> f32;
+    /// The score of the vector with code `code` (M) in a segment of list `list`, rounded to f32 from something more exact.
+    fn score(&self, query: usize, code: &[u8], list: u32) -> f32;
 }
 
 impl fmt::Debug for Adjust<'_> {

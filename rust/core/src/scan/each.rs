@@ -84,11 +84,11 @@ impl<'a> Each<'a> {
         Ok(())
     }
 
-    pub(super) fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.only.is_none() && self.except.is_none()
     }
 
-    pub(super) fn of(&self, query: usize) -> Own<'a> {
+    pub(crate) fn of(&self, query: usize) -> Own<'a> {
         let of = |sets: &'a Sets| sets.of(self.first + query);
         Own { only: self.only.map(of), except: self.except.map(of) }
     }
@@ -96,7 +96,7 @@ impl<'a> Each<'a> {
 
 /// What one query may find.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Own<'a> {
+pub(crate) struct Own<'a> {
     only: Option<Set<'a>>,
     except: Option<Set<'a>>,
 }
@@ -114,7 +114,7 @@ impl Own<'_> {
     }
 
     /// Which of 64 positions from `first` on it may find.
-    pub(super) fn word(&self, first: u64) -> u64 {
+    pub(crate) fn word(&self, first: u64) -> u64 {
         let only = self.only.map_or(u64::MAX, |set| set.word(first));
         match self.except {
             Some(except) if only != 0 => only & !except.word(first),

@@ -179,12 +179,20 @@ impl<'a> Plan<'a> {
             _ if !each.is_all() => {
                 let of = |query| {
                     let own = each.of(query);
-                    let probed = (0..segments.len()).filter(|&at| probes.base(query, at).is_some());
-                    let count = |at: usize| {
+                    let count = |Probe { segment: at, .. }: Probe| {
                         let segment: &Segment<'_> = &segments[at];
-                        own.count(segment.first, segment.codes.len(), (segment.allowed, allowed[at]))
+                        if segment.positions.is_none() {
+                            return own.count(
+                                segment.first,
+                                segment.codes.len(),
+                                (segment.allowed, allowed[at]),
+                            );
+                        }
+                        let word =
+                            |block| segment.present(block) & own.word(segment.first + (block * BLOCK) as u64);
+                        (0..segment.codes.n_blocks()).map(|block| word(block).count_ones() as usize).sum()
                     };
-                    probed.map(count).sum()
+                    probes.of(query, segments.len()).map(count).sum::<usize>()
                 };
                 (0..tables.n_queries()).into_par_iter().map(of).collect()
             }
@@ -276,9 +284,8 @@ impl<'a> Plan<'a> {
         let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
         // Blocks of the query's segments, counted through: those before, and the next run.
         let (mut before, mut next) = (0, 0);
-        for (segment, codes) in self.segments.iter().map(|segment| segment.codes).enumerate() {
-            let Some(base) = self.probes.base(query, segment) else { continue };
-            let n_blocks = codes.n_blocks();
+        for Probe { segment, base } in self.probes.of(query, self.segments.len()) {
+            let n_blocks = self.segments[segment].codes.n_blocks();
             while next < before + n_blocks {
                 let start = next - before;
                 sample.scan((segment, base), start..n_blocks.min(start + SAMPLE_RUN));
@@ -296,21 +303,28 @@ impl<'a> Plan<'a> {
         blocks: Range<usize>,
         counter: &Counter<'_>,
     ) -> Result<()> {
-        for (at, segment) in self.segments.iter().enumerate() {
+        let n_segments = self.segments.len();
+        let visits = scanners.iter().enumerate().flat_map(|(i, &(query, _))| {
+            self.probes.of(query, n_segments).map(move |probe| (probe.segment, i, probe.base))
+        });
+        let mut visits: Vec<(usize, usize, f32)> = visits.collect();
+        // Those of one query are in order.
+        if scanners.len() > 1 {
+            visits.sort_unstable_by_key(|&(segment, i, _)| (segment, i));
+        }
+        for probing in visits.chunk_by(|one, other| one.0 == other.0) {
+            let at = probing[0].0;
+            let segment = &self.segments[at];
             let here = self.starts[at]..self.starts[at + 1];
             let blocks = blocks.start.max(here.start)..blocks.end.min(here.end);
             if blocks.is_empty() {
                 continue;
             }
             let blocks = blocks.start - here.start..blocks.end - here.start;
-            let probing = scanners
-                .iter_mut()
-                .filter_map(|(query, scanner)| self.probes.base(*query, at).map(|base| (base, scanner)));
-            let mut probing: Vec<_> = probing.collect();
             let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_lines());
             for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
                 let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
-                probing.iter_mut().for_each(|(base, scanner)| scanner.scan((at, *base), chunk.clone()));
+                probing.iter().for_each(|&(_, i, base)| scanners[i].1.scan((at, base), chunk.clone()));
                 let rows = (chunk.end * BLOCK).min(segment.codes.len()).saturating_sub(chunk.start * BLOCK);
                 counter.add((rows * probing.len()) as u64)?;
             }
@@ -338,7 +352,7 @@ impl<'a> Plan<'a> {
                 candidates.par_iter().with_min_len(MEASURED).map(|&Candidate { segment, at, .. }| {
                     let segment = &self.segments[segment];
                     let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
-                    Key::new(measure.score(query, &code), segment.first + at as u64)
+                    Key::new(measure.score(query, &code, segment.list), segment.position(at))
                 });
             // Those below the guess were not all looked for.
             let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();

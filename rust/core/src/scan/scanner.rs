@@ -183,13 +183,14 @@ impl<'a> Scanner<'a> {
 
     /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
-        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
+        let segment = &self.segments[self.at];
+        let m = segment.codes.n_lines();
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
             for lane in bits(hits[at] & self.present(block)) {
                 let score = self.scorer.lane(block, lines, lane);
                 if let Best::Known(found) = &mut self.best {
-                    found.push(Key::new(score, first + (block * BLOCK + lane) as u64));
+                    found.push(Key::new(score, segment.position(block * BLOCK + lane)));
                 } else {
                     self.bracket(block, lines, lane, score);
                 }
@@ -199,13 +200,13 @@ impl<'a> Scanner<'a> {
 
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
-        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
-        for (block, lines) in blocks.zip(lines.chunks_exact(m)) {
+        let segment = &self.segments[self.at];
+        for (block, lines) in blocks.zip(lines.chunks_exact(segment.codes.n_lines())) {
             let scores = self.scorer.block(block, lines);
             let present = bits(self.present(block));
             if let Best::Known(found) = &mut self.best {
                 present.for_each(|lane| {
-                    found.push(Key::new(scores[lane], first + (block * BLOCK + lane) as u64));
+                    found.push(Key::new(scores[lane], segment.position(block * BLOCK + lane)));
                 });
             } else {
                 present.for_each(|lane| self.bracket(block, lines, lane, scores[lane]));
@@ -236,19 +237,14 @@ impl<'a> Scanner<'a> {
     /// Which lanes of a block hold vectors that are allowed.
     #[inline]
     fn present(&self, block: usize) -> u64 {
-        let segment = &self.segments[self.at];
-        let filled = match segment.codes.len() - block * BLOCK {
-            rest @ 0..BLOCK => (1 << rest) - 1,
-            _ => u64::MAX,
-        };
-        let allowed = segment.allowed.map_or(filled, |allowed| allowed[block] & filled);
+        let allowed = self.segments[self.at].present(block);
         match self.own {
             Some(_) if allowed != 0 => allowed & self.here.0.word(self.position(block)),
             _ => allowed,
         }
     }
 
-    /// The position of the first vector of a block.
+    /// What sets of a query name the first vector of a block by.
     fn position(&self, block: usize) -> u64 {
         self.segments[self.at].first + (block * BLOCK) as u64
     }

@@ -14,15 +14,40 @@ pub struct Segment<'a> {
     pub adjust: Adjust<'a>,
     /// The vectors that may be found: bit i of word b stands for vector 64 b + i; as many words as the codes have blocks.
     pub allowed: Option<&'a [u64]>,
-    /// The position of its first vector.
+    /// The position of the first of its codes; where [`positions`](Self::positions) are given, what sets of a query name
+    /// it by.
     pub first: u64,
+    /// Which of the codes are its own, where its first block and its last hold others too: from this one up to that. Those
+    /// of a list are: lists lie end to end.
+    pub within: (usize, usize),
+    /// The position of each of the codes, where they do not follow one another from [`first`](Self::first) on.
+    pub positions: Option<&'a [u32]>,
+    /// The list that a [`Measure`](super::Measure) is told of.
+    pub list: u32,
 }
 
 impl<'a> Segment<'a> {
     /// All of `codes`, from position 0 on, scored by the tables alone.
     #[must_use]
     pub fn new(codes: PackedView<'a>) -> Self {
-        Self { codes, adjust: Adjust::None, allowed: None, first: 0 }
+        let within = (0, codes.len());
+        Self { codes, adjust: Adjust::None, allowed: None, first: 0, within, positions: None, list: 0 }
+    }
+
+    /// The position of the vector at place `at` of the codes.
+    #[inline]
+    pub(super) fn position(&self, at: usize) -> u64 {
+        self.positions.map_or(self.first + at as u64, |positions| positions[at].into())
+    }
+
+    /// Which lanes of a block hold its own vectors that may be found.
+    #[inline]
+    pub(super) fn present(&self, block: usize) -> u64 {
+        let (from, to) = (self.within.0.saturating_sub(block * BLOCK), self.within.1 - block * BLOCK);
+        let (from, to) = (from.min(BLOCK), to.min(BLOCK));
+        let below = |lane: usize| if lane < BLOCK { (1u64 << lane) - 1 } else { u64::MAX };
+        let own = below(to) & !below(from);
+        self.allowed.map_or(own, |allowed| allowed[block] & own)
     }
 
     pub(super) fn check(&self, tables: &Tables) -> Result<()> {
@@ -43,21 +68,26 @@ impl<'a> Segment<'a> {
             let (words, blocks) = (allowed.len(), self.codes.n_blocks());
             return Err(invalid!("allowed has {words} words of 64 vectors, the codes have {blocks} blocks"));
         }
+        let (from, to) = self.within;
+        // Blocks without a vector of its own would be gone through for nothing.
+        if from > to || from >= BLOCK.max(1) || to > self.codes.len() || to + BLOCK <= self.codes.len() {
+            return Err(invalid!("a segment is {from} to {to} of {} codes", self.codes.len()));
+        }
+        if let Some(positions) = self.positions
+            && positions.len() != self.codes.len()
+        {
+            return Err(invalid!("there are {} positions of {} codes", positions.len(), self.codes.len()));
+        }
         self.adjust.check(self.codes)
     }
 
     /// How many vectors may be found.
     pub(super) fn n_allowed(&self) -> usize {
-        let Some(allowed) = self.allowed else { return self.codes.len() };
-        let beyond = allowed.len() * BLOCK - self.codes.len();
-        let in_last = allowed.last().map_or(0, |&last| beyond_bits(last, beyond));
-        allowed.iter().map(|word| word.count_ones() as usize).sum::<usize>() - in_last
+        match self.allowed {
+            None => self.within.1 - self.within.0,
+            Some(allowed) => (0..allowed.len()).map(|block| self.present(block).count_ones() as usize).sum(),
+        }
     }
-}
-
-/// How many of the upper `beyond` bits of a word are set.
-fn beyond_bits(word: u64, beyond: usize) -> usize {
-    word.checked_shr((BLOCK - beyond) as u32).unwrap_or(0).count_ones() as usize
 }
 
 /// A segment that a query searches, and what the scores of its vectors begin with.
@@ -98,15 +128,12 @@ impl Probes<'_> {
         Ok(())
     }
 
-    /// The base of a segment's vectors for a query; `None` if it does not search them.
-    pub(super) fn base(&self, query: usize, segment: usize) -> Option<f32> {
-        match self {
-            Probes::All => Some(0.0),
-            Probes::Each(probes) => {
-                let probes = &probes[query];
-                let at = probes.binary_search_by_key(&segment, |probe| probe.segment).ok()?;
-                Some(probes[at].base)
-            }
-        }
+    /// The segments that a query searches, of `n_segments`, and the bases of their vectors.
+    pub(super) fn of(&self, query: usize, n_segments: usize) -> impl Iterator<Item = Probe> + '_ {
+        let (all, own): (_, &[Probe]) = match self {
+            Probes::All => (n_segments, &[]),
+            Probes::Each(probes) => (0, &probes[query]),
+        };
+        (0..all).map(|segment| Probe { segment, base: 0.0 }).chain(own.iter().copied())
     }
 }

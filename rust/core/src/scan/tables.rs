@@ -62,6 +62,11 @@ impl Tables {
         &self.tables[query * self.n_tables..][..self.n_tables]
     }
 
+    /// The entries of all tables of query `query`, end to end.
+    pub(crate) fn entries(&self, query: usize) -> &[f32] {
+        self.query(query).as_flattened()
+    }
+
     /// All tables, (nq, M, K).
     #[must_use]
     pub fn view(&self) -> ArrayView3<'_, f32> {
@@ -98,20 +103,37 @@ impl TableBuilder {
     /// Copies the codebooks into the order that tables are computed in.
     #[must_use]
     pub fn new(codebooks: &Codebooks) -> Self {
-        let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
+        let groups = codebooks.groups();
+        let used = (0..codebooks.n_codebooks()).map(|m| groups.dimensions(groups.of_codebook(m))).collect();
+        Self::of(codebooks.view().dim(), used, |m, k| Some(codebooks.codeword(m, k)))
+    }
+
+    /// For the products with any number of vectors (n, d): those of vector i are entry i mod 256 of table i / 256.
+    #[must_use]
+    pub(crate) fn of_rows(rows: ArrayView2<'_, f32>) -> Self {
+        let (n, dim) = rows.dim();
+        let n_tables = n.div_ceil(MAX_CODEWORDS);
+        let word = |m: usize, k: usize| {
+            let at = m * MAX_CODEWORDS + k;
+            (at < n).then(|| rows.row(at).to_slice().expect("standard layout"))
+        };
+        Self::of((n_tables, MAX_CODEWORDS, dim), vec![0..dim; n_tables], word)
+    }
+
+    fn of<'a>(
+        (n_codebooks, n_codewords, dim): (usize, usize, usize),
+        used: Vec<Range<usize>>,
+        word: impl Fn(usize, usize) -> Option<&'a [f32]>,
+    ) -> Self {
         let n_strips = n_codewords.div_ceil(STRIP);
         let mut strips = vec![[0.0; STRIP]; n_codebooks * n_strips * dim];
         for m in 0..n_codebooks {
             for k in 0..n_codewords {
                 let strip = &mut strips[(m * n_strips + k / STRIP) * dim..][..dim];
-                strip
-                    .iter_mut()
-                    .zip(codebooks.codeword(m, k))
-                    .for_each(|(row, &value)| row[k % STRIP] = value);
+                let word = word(m, k).into_iter().flatten();
+                strip.iter_mut().zip(word).for_each(|(row, &value)| row[k % STRIP] = value);
             }
         }
-        let groups = codebooks.groups();
-        let used = (0..n_codebooks).map(|m| groups.dimensions(groups.of_codebook(m))).collect();
         Self { strips, used, n_codebooks, n_codewords, dim }
     }
 

@@ -7,6 +7,7 @@ pub mod anneal;
 pub mod equations;
 pub mod init;
 pub mod kmeans;
+pub mod lists;
 pub mod moments;
 mod parameters;
 pub mod parts;

@@ -120,7 +120,7 @@ impl Directions {
         }
     }
 
-    fn stretch_row(&self, x: &mut [f32], products: &mut Vec<f32>) {
+    pub(super) fn stretch_row(&self, x: &mut [f32], products: &mut Vec<f32>) {
         products.clear();
         products.extend(self.rows.outer_iter().map(|row| row.dot(&ArrayView1::from(&*x))));
         for (row, &product) in self.rows.outer_iter().zip(&*products) {

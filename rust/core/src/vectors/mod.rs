@@ -2,6 +2,7 @@
 
 pub mod basis;
 pub mod metric;
+pub mod rest;
 pub mod unit;
 
 use crate::error::{Error, Result, argument};

@@ -1,0 +1,179 @@
+"""Inverted lists: recall and queries per second against the number of lists gone through, beside rivals.
+
+    COMPCODES_DATA=folder python benches/lists.py [--n 200000] [--lists 450] [--rivals ivfpq,fastscan] [--save]
+
+One thread, processor time of a batch of queries; every method with its own sweep of probes. "codes" compares by codes
+alone, "re-ranked" compares the best by codes with the vectors in float32. The database is the base set, and noisy
+copies of it beyond its size. --only gowalla searches items by users, with sample users given to the training.
+"""
+
+import math
+import time
+
+import numpy as np
+
+import compcodes as cc
+from common import Report, parser, sift, source
+
+PROBES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+K = 10
+
+
+def database(n):
+    base = np.asarray(sift("base", n), np.float32)
+    rng = np.random.default_rng(0)
+    while len(base) < n and len(base) > 100_000:
+        more = base[: n - len(base)]
+        base = np.concatenate([base, (more + rng.normal(0, 8, size=more.shape)).clip(0, 255).astype(np.float32)])
+    return base
+
+
+def seconds(work):
+    """Least processor time of three runs."""
+    best = np.inf
+    for _ in range(3):
+        start = time.process_time()
+        found = work()
+        best = min(best, time.process_time() - start)
+    return best, found
+
+
+def rows(name, search, probes, truth, n_queries):
+    """A line for each number of probes: name, probes, recall of the 10 best among 10, queries a second."""
+    for n in probes:
+        taken, ids = seconds(lambda n=n: search(n))
+        yield [name, n, f"{cc.evaluate.recall(ids, truth, K, K):.3f}", f"{n_queries / taken:,.0f}"]
+
+
+def ours(X, learn, Q, n_lists, truth, samples, report):
+    start = time.process_time()
+    model = cc.CompositionalCodes(n_lists=n_lists, effort="low", n_jobs=1)
+    model.fit(learn, queries=samples)
+    trained = time.process_time() - start
+    index = cc.Index(model, n_jobs=1).add(X)
+    sizes = index.list_sizes
+    default = model._lists.probes_for(0.95)
+    report(
+        f"compcodes: trained in {trained:.0f} s, added in {time.process_time() - start - trained:.0f} s of one core; "
+        f"largest list {sizes.max() / sizes.mean():.1f} times the mean, drift {index.drift:.2f}, "
+        f"recall=0.95 goes through {default} lists\n"
+    )
+    probes = [n for n in PROBES if n < n_lists] + [n_lists]
+    yield from rows("compcodes, codes", lambda n: index.search(Q, K, n_probe=n)[1], probes, truth, len(Q))
+    for n_candidates in (50, 200):
+        name = f"compcodes, re-ranked {n_candidates}"
+        search = lambda n, c=n_candidates: index.search(Q, K, n_probe=n, rerank=X, n_candidates=c)[1]  # noqa: E731
+        yield from rows(name, search, probes, truth, len(Q))
+    flat = cc.CompositionalCodes(effort="low", n_jobs=1).fit(learn, queries=samples)
+    whole = cc.Index(flat, n_jobs=1).add(X)
+    yield from rows("compcodes without lists, codes", lambda n: whole.search(Q, K)[1], [1], truth, len(Q))
+
+
+def faiss_rivals(X, learn, Q, n_lists, truth, names):
+    try:
+        import faiss
+    except ImportError:
+        return
+    faiss.omp_set_num_threads(1)
+    probes = [n for n in PROBES if n < n_lists]
+    inner = faiss.METRIC_INNER_PRODUCT
+    kinds = {
+        "ivfpq": (f"IVF{n_lists},PQ8", None),
+        "fastscan": (f"IVF{n_lists},PQ{X.shape[1] // 4}x4fs,RFlat", (5, 20)),
+        "rabitq": (f"IVF{n_lists},RaBitQ", None),
+        "lsq": (f"IVF{n_lists},LSQ8x8", None),
+    }
+    for name in names:
+        if name not in kinds:
+            continue
+        key, factors = kinds[name]
+        try:
+            index = faiss.index_factory(X.shape[1], key, inner)
+        except RuntimeError as error:
+            print(f"faiss {key}: {error}")
+            continue
+        index.train(learn)
+        index.add(X)
+        inverted = faiss.extract_index_ivf(index)
+        for factor in factors or (None,):
+            if factor is not None:
+                index.k_factor = factor
+
+            def search(n, index=index, inverted=inverted):
+                inverted.nprobe = n
+                return index.search(Q, K)[1]
+
+            title = f"faiss {key}" + (f", {factor * K} re-ranked" if factor else "")
+            yield from rows(title, search, probes, truth, len(Q))
+
+
+def hnsw(X, Q, truth):
+    try:
+        import hnswlib
+    except ImportError:
+        return
+    index = hnswlib.Index(space="ip", dim=X.shape[1])
+    index.init_index(max_elements=len(X), M=16, ef_construction=200)
+    index.set_num_threads(1)
+    index.add_items(X)
+
+    def search(n):
+        index.set_ef(n)
+        return index.knn_query(Q, K)[0].astype(np.int64)
+
+    yield from rows("hnswlib M=16, ef", search, (10, 20, 40, 80, 160), truth, len(Q))
+
+
+def scann_trees(X, Q, n_lists, truth):
+    try:
+        import scann
+    except ImportError:
+        return
+    for spill in (None, 1.5):
+        builder = scann.scann_ops_pybind.builder(X, K, "dot_product")
+        more = {} if spill is None else {"soar_lambda": spill, "overretrieve_factor": 2.0}
+        builder = builder.tree(n_lists, 16, training_sample_size=len(X), **more)
+        searcher = builder.score_ah(2, anisotropic_quantization_threshold=0.2).reorder(100).build()
+        for reorder in (50, 200):
+
+            def search(n, searcher=searcher, reorder=reorder):
+                found = searcher.search_batched(Q, K, pre_reorder_num_neighbors=reorder, leaves_to_search=n)
+                return found[0].astype(np.int64)
+
+            name = f"ScaNN tree, AH{', SOAR' if spill else ''}, {reorder} reordered"
+            yield from rows(name, search, [n for n in PROBES if n < n_lists], truth, len(Q))
+
+
+def main():
+    options = parser(__doc__)
+    options.add_argument("--n", type=int, default=200_000, help="vectors in the database")
+    options.add_argument("--lists", type=int, help="lists, √n by default")
+    rivals = "ivfpq,fastscan,rabitq,hnsw,scann"
+    options.add_argument("--rivals", default=rivals, help=f"of {rivals} and lsq, which takes long to train")
+    options.add_argument("--only", choices=["sift", "gowalla"], default="sift")
+    args = options.parse_args()
+    n, n_queries = (3000, 50) if args.tiny else (args.n, 1000)
+    samples = None
+    if args.only == "gowalla" and not args.tiny:
+        from sets import gowalla
+
+        one = gowalla()
+        X, learn, Q, samples = (np.asarray(a, np.float32) for a in (one.base, one.learn, one.queries, one.samples))
+        data = one.name
+    else:
+        X, Q = database(n), np.asarray(sift("query", n_queries), np.float32)
+        learn, data = (X[:2000] if args.tiny else np.asarray(sift("learn", 50_000), np.float32)), source()
+    n_lists = args.lists or (20 if args.tiny else round(math.sqrt(len(X))))
+    report = Report("lists", args.save, data)
+    report(f"{len(X):,} vectors, {len(Q):,} queries, {n_lists:,} lists, inner product\n")
+    truth = cc.evaluate.ground_truth(X, Q, K)[1]
+    table = list(ours(X, learn, Q, n_lists, truth, samples, report))
+    names = ["ivfpq"] if args.tiny else [name.strip() for name in args.rivals.split(",")]
+    table += faiss_rivals(X, learn, Q, n_lists, truth, names)
+    table += hnsw(X, Q, truth) if "hnsw" in names else []
+    table += scann_trees(X, Q, n_lists, truth) if "scann" in names else []
+    report.table(["method", "probes", "R10@10", "queries a second"], table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Building an index piece by piece: what was encoded is kept beside the output until the index is written.
+
+A build that is killed goes on where it was. The checkpoint is a line of JSON, by which it is known whether it is of the
+same model and vectors, and then for each piece its codes, its lists and what else an index keeps, one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import Index
+from compcodes.progress import ProgressLike, staged
+
+__all__ = ["build"]
+
+PIECE = 1 << 18
+"""Vectors that are encoded between two checkpoints: some seconds, or minutes, of work."""
+
+
+def build(
+    index: Index[Any],
+    X: NDArray[Any],
+    ids: NDArray[np.int64] | None,
+    sources: list[str],
+    output: str,
+    progress: ProgressLike,
+) -> int:
+    """Add vectors to an empty index; return how many a checkpoint beside `output` had already.
+
+    `sources` are the files that the model and the vectors come from.
+    """
+    n, piece = len(X), PIECE
+    if n <= piece:
+        index.add(X, ids, progress=progress)
+        return 0
+    path = f"{output}.checkpoint"
+    report = staged(progress, "encode")
+    with Checkpoint(path, index, n, piece, sources) as checkpoint:
+        known = checkpoint.n_pieces * piece
+        for first in range(known, n, piece):
+            rows = X[first : first + piece]
+
+            def within(stage: str, done: int, total: int, first: int = first) -> None:
+                if report is not None and stage == "encode":
+                    report(min(first + done, n - 1), n)
+
+            codes, lists, side = index._encoded(rows, None if report is None else within)
+            checkpoint.append(codes, lists, side)
+        if report is not None:
+            report(n, n)
+        first = 0
+        for codes, lists, side in checkpoint.pieces():
+            own = None if ids is None else ids[first : first + len(codes)]
+            index._core.add_codes(codes, index._new_names(own, len(codes)), side, index.n_jobs, lists)
+            first += len(codes)
+    return min(known, n)
+
+
+def forget(output: str) -> None:
+    """Remove the checkpoint of an output that was written."""
+    Path(f"{output}.checkpoint").unlink(missing_ok=True)
+
+
+class Checkpoint:
+    """A file of pieces that are encoded."""
+
+    def __init__(self, path: str, index: Index, n: int, piece: int, sources: list[str]) -> None:
+        self._n, self._piece = n, piece
+        M = index._shape[0]
+        self._parts: list[tuple[str, np.dtype[Any]]] = [("codes", np.dtype((np.uint8, (M,))))]
+        if index._quantizer._lists is not None:
+            self._parts.append(("lists", np.dtype("<u4")))
+        if index._scale or index._residuals:
+            self._parts.append(("side", np.dtype("<f4")))
+        self._row = sum(dtype.itemsize for _, dtype in self._parts)
+        content = {
+            "model": hashlib.sha256(index._quantizer._model().to_bytes()).hexdigest(),
+            "settings": [str(index.metric), index._scale, index._residuals],
+            "n": n,
+            "piece": piece,
+            "sources": [[os.path.realpath(name), os.stat(name).st_size, os.stat(name).st_mtime_ns] for name in sources],
+        }
+        header = json.dumps(content).encode() + b"\n"
+        self._first = len(header)
+        self._file = self._open(path, header)
+        self.n_pieces = self._complete()
+        self._file.seek(self._end(self.n_pieces))
+        self._file.truncate()
+
+    @staticmethod
+    def _open(path: str, header: bytes) -> BinaryIO:
+        """Open a checkpoint of the same inputs, or begin one."""
+        try:
+            file = open(path, "r+b")  # noqa: SIM115
+        except FileNotFoundError:
+            file = open(path, "w+b")  # noqa: SIM115
+        if file.read(len(header)) != header:
+            file.seek(0)
+            file.truncate()
+            file.write(header)
+        return file
+
+    def _complete(self) -> int:
+        left = self._file.seek(0, os.SEEK_END) - self._first
+        whole = left // (self._piece * self._row)
+        rest = self._n % self._piece
+        return int(whole) + (rest > 0 and whole == self._n // self._piece and left == self._n * self._row)
+
+    def _end(self, pieces: int) -> int:
+        return self._first + min(pieces * self._piece, self._n) * self._row
+
+    def append(self, *parts: NDArray[Any] | None) -> None:
+        """Keep one more piece, on the disk before the next is begun."""
+        given = [part for part in parts if part is not None]
+        for part, (_, dtype) in zip(given, self._parts, strict=True):
+            self._file.write(np.ascontiguousarray(part, dtype=dtype.base).tobytes())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def pieces(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64] | None, NDArray[np.float32] | None]]:
+        """All pieces in order: codes, lists, and what else there is."""
+        self._file.seek(self._first)
+        for first in range(0, self._n, self._piece):
+            count = min(self._piece, self._n - first)
+            found: dict[str, Any] = {}
+            for name, dtype in self._parts:
+                content = self._file.read(count * dtype.itemsize)
+                found[name] = np.frombuffer(content, dtype=dtype.base).reshape(count, *dtype.shape)
+            lists = found.get("lists")
+            yield found["codes"], None if lists is None else lists.astype(np.int64), found.get("side")
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

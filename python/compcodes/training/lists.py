@@ -1,0 +1,225 @@
+"""The lists of a model: centroids, and how many of them a search needs.
+
+Centroids are those of k-means, under the loss in use: with η an error along x counts more, as it does to the products
+that choose lists. Lists of more than `LARGE` times the mean are split, at the cost of the smallest, until none is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes.training.shards import Base, Doubles, Floats, Local, Report
+
+__all__ = ["ListSizes", "based", "train_lists"]
+
+PER_LIST = 128
+"""Vectors for each list that centroids are trained on."""
+ITERATIONS = 10
+LARGE = 2.5
+"""Times the mean from which on a list is split: what is added later may make it larger still."""
+ROUNDS = 24
+"""Of splitting."""
+ETA = 4.0
+"""The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for
+the sake of length."""
+UNEQUAL = 0.1
+"""Standard deviation over mean of the norms from which on an error along x counts more: less is found so where
+vectors are of one length."""
+QUERIES = 500
+NEIGHBOURS = 10
+BASE = 200_000
+"""Vectors among which the nearest ones of queries are looked for."""
+BONUSES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
+"""Shares of the spread of a list that are tried for adding to its products."""
+RECALL = 0.95
+"""What the share is chosen for."""
+
+
+@dataclass(frozen=True)
+class ListSizes:
+    """How many lists to make of n vectors: so many, or as many as hold `size` each."""
+
+    n_lists: int | str | None = None
+    size: int | None = None
+
+    def of(self, n: int) -> int:
+        """Return the number of lists for n vectors; √n by default, so that choosing takes about as long as scanning."""
+        if self.size is not None:
+            return max(1, min(n, round(n / self.size)))
+        if isinstance(self.n_lists, str) or self.n_lists is None:
+            return max(1, min(n, round(math.sqrt(n))))
+        return self.n_lists
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all steps of training lists share."""
+
+    shards: Local
+    seed: int
+    metric: str
+    report: Report | None
+
+    @property
+    def n_jobs(self) -> int | None:
+        return self.shards.n_jobs
+
+    def step(self, done: int) -> Callable[[int, int], object] | None:
+        """Progress of one of the steps as progress of the whole."""
+        report, steps = self.report, ITERATIONS + ROUNDS + 2
+        return report and (lambda part, of: report(done * of + part, steps * of))
+
+
+def train_lists(
+    shards: Local, n_lists: int, eta: float, metric: str, queries: Floats | None, seed: int, report: Report | None
+) -> tuple[_core.Lists, NDArray[np.int64]]:
+    """Return the lists for weighted vectors, and the list of each.
+
+    `eta` is that of the loss; `queries` (nq, d) are what the number of lists to search is measured with, rows of the
+    data if there are none.
+    """
+    run = _Run(shards, seed, metric, report)
+    norms = _core.norms(shards.X, None, shards.n_jobs)
+    varied = norms.std() > UNEQUAL * norms.mean()
+    eta = min(eta, ETA) if varied and metric == "ip" else 1.0
+    sample = replace(shards, base=None).sampled(PER_LIST * n_lists, seed)
+    weights = _core.weights_by_norm(norms, 1.0) if varied and metric == "ip" and sample is shards else sample.weights
+    centroids = _balanced(replace(run, shards=replace(sample, weights=weights)), n_lists, eta)
+    made = _core.Lists(centroids, eta)
+    lists = made.assign(shards.X, shards.n_jobs, run.step(ITERATIONS + ROUNDS))[0]
+    return _measured(run, made, lists, queries), lists
+
+
+def _balanced(run: _Run, n_lists: int, eta: float) -> Floats:
+    """Return centroids of about as many vectors each."""
+    shards, n = run.shards, run.shards.shape[0]
+    rng = np.random.default_rng(run.seed)
+    X, weights = shards.X, shards.weights
+    chances = None if weights is None else weights / weights.sum()
+    if chances is not None and np.count_nonzero(chances) < n_lists:
+        chances = None
+    centroids = shards.sample(np.sort(rng.choice(n, n_lists, replace=False, p=chances)))
+    for iteration in range(ITERATIONS + ROUNDS):
+        made = _core.Lists(centroids, eta)
+        lists, _ = made.assign(X, run.n_jobs, run.step(iteration))
+        sizes = np.bincount(lists, minlength=n_lists)
+        large = np.flatnonzero(sizes > max(LARGE * n / n_lists, 1))
+        if iteration >= ITERATIONS and len(large) == 0:
+            break
+        centroids = made.updated(X, lists, weights, run.n_jobs)
+        if iteration < 2:
+            large = large[:0]
+        _split(shards, centroids, lists, sizes, large, rng)
+    return centroids
+
+
+def _split(
+    shards: Local,
+    centroids: Floats,
+    lists: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    large: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
+    """Put centroids of empty lists, and of the smallest, into the large ones."""
+    mean = sizes.mean()
+    order = np.argsort(sizes, kind="stable")
+    empty = order[: int((sizes == 0).sum())]
+    if len(large) == 0 and len(empty):
+        large = order[::-1][: len(empty)]
+    # As many as it takes for each to be of about the mean size.
+    wanted = np.repeat(large, np.maximum(np.ceil(sizes[large] / mean).astype(int) - 1, 1))
+    wanted = wanted[np.argsort(-sizes[wanted], kind="stable")]
+    few = order[(sizes[order] < mean / 2)][: max(len(empty), len(order) // 4)]
+    count = min(len(wanted), len(few))
+    if count == 0:
+        return
+    by_list = np.argsort(lists, kind="stable")
+    ends = np.cumsum(sizes)
+    rows = np.array([by_list[ends[big] - 1 - rng.integers(sizes[big])] for big in wanted[:count]])
+    vectors = shards.sample(np.sort(rows))[np.argsort(np.argsort(rows))]
+    # Halfway to its old centroid: it takes a part of the list, and not one vector alone.
+    centroids[few[:count]] = (vectors + centroids[wanted[:count]]) / 2
+
+
+def _measured(run: _Run, made: _core.Lists, lists: NDArray[np.int64], queries: Floats | None) -> _core.Lists:
+    """Return the lists with what tells how many of them a query needs."""
+    shards, rng, n_lists = run.shards, np.random.default_rng(run.seed), len(made)
+    n = shards.shape[0]
+    shares = (np.bincount(lists, minlength=n_lists) / n).astype(np.float32)
+    rows = np.sort(rng.choice(n, min(n, BASE), replace=False))
+    base, of = shards.sample(rows), lists[rows]
+    asked: NDArray[np.int64] | None = None
+    if queries is None or len(queries) == 0:
+        asked = np.sort(rng.choice(len(base), min(len(base), QUERIES), replace=False))
+        queries = base[asked]
+    elif len(queries) > QUERIES:
+        queries = queries[rng.choice(len(queries), QUERIES, replace=False)]
+    k = min(NEIGHBOURS + (asked is not None), len(base))
+    nearest = _core.exact_search(base, queries, k, run.metric, n_jobs=run.n_jobs)[1]
+    found = of[nearest]
+    if asked is not None and k > 1:  # a row finds itself, which says nothing of other vectors
+        kept = nearest != asked[:, None]
+        found = np.where(kept, found, -1)
+    spread = _spread(made, base, of, run.n_jobs)
+    best: tuple[float, float, Doubles] | None = None
+    for bonus in BONUSES if run.metric != "l2" else BONUSES[:1]:
+        curve = _curve(_scores(made, queries, run.metric, bonus * spread), found, shares)
+        enough = int(np.searchsorted(curve[1], RECALL))
+        cost = float(curve[2][min(enough, n_lists - 1)])
+        if best is None or cost < best[0]:
+            best = cost, bonus, curve[1]
+    assert best is not None
+    _, bonus, recall = best
+    counts = np.unique(np.geomspace(1, n_lists, 64).round().astype(int))
+    reach = np.stack([counts, recall[counts - 1]], axis=1)
+    reach[-1, 1] = 1.0
+    return _core.Lists(
+        made.centroids, made.eta, (bonus * spread).astype(np.float32), shares, np.ascontiguousarray(reach)
+    )
+
+
+def _spread(made: _core.Lists, base: Floats, of: NDArray[np.int64], n_jobs: int | None) -> Floats:
+    """Root of the mean squared distance of a list's vectors from its centroid."""
+    zeros = np.zeros((len(base), 1), np.uint8)
+    book = np.zeros((1, 1, base.shape[1]), np.float32)
+    squares = _core.errors(book, _core.Target(base, made.centroids, of), zeros, 1.0, n_jobs)
+    sums, sizes = (np.bincount(of, each, minlength=len(made)) for each in (squares, None))
+    overall = math.sqrt(squares.mean()) if len(squares) else 0.0
+    spread: Floats = np.where(sizes > 0, np.sqrt(sums / np.maximum(sizes, 1)), overall).astype(np.float32)
+    return spread
+
+
+def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) -> Floats:
+    """By what the lists of a query are chosen, but for rounding."""
+    centroids = made.centroids
+    products: Floats = queries @ centroids.T
+    if metric == "l2":
+        products -= 0.5 * np.einsum("ij,ij->i", centroids, centroids)
+    else:
+        products += np.linalg.norm(queries, axis=1)[:, None] * bonuses
+    return products
+
+
+def _curve(scores: Floats, found: NDArray[np.int64], shares: Floats) -> tuple[Any, Doubles, Doubles]:
+    """Of the first 1, 2, … lists, the mean share of what is to be found, and of all vectors."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)
+    known = found >= 0
+    at = np.take_along_axis(ranks, np.where(known, found, 0), axis=1)
+    hits = np.bincount(at[known], minlength=order.shape[1])
+    recall = np.cumsum(hits) / max(1, known.sum())
+    return order, recall, np.cumsum(shares[order].mean(axis=0, dtype=np.float64))
+
+
+def based(shards: Local, made: _core.Lists, lists: NDArray[np.int64]) -> Local:
+    """Return the same vectors, of which the centroids of their lists are given."""
+    return replace(shards, base=Base(made.centroids, lists))

@@ -1,0 +1,293 @@
+//! Searching the lists that are nearest to a query.
+//!
+//! For inner products the tables do not depend on the list: a vector's score is ⟨q, centroid⟩ + Σ table entries. So one
+//! set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with each centroid
+//! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
+
+use super::Index;
+use super::filter::Allowed;
+use super::partition::Partition;
+use super::search::Scored;
+use crate::codes::packed::BLOCK;
+use crate::error::{Result, argument};
+use crate::isa::Isa;
+use crate::model::Centroids;
+use crate::scan::tables::Tables;
+use crate::scan::{Adjust, Each, Measure, Probe, Segment};
+use crate::vectors::metric::{Metric, squared_norm};
+use ndarray::ArrayView2;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Products with centroids that are held at once: 64 MB.
+const MOST_BASES: usize = 1 << 24;
+
+/// How many lists a search goes through.
+///
+/// ```
+/// use compcodes::index::{Reach, Within};
+/// use compcodes::model::Centroids;
+/// use compcodes::{Codebooks, Index, Model, Selection};
+/// use ndarray::array;
+/// let codebooks = Codebooks::new(array![[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]])?;
+/// let mut model = Model::new(codebooks, Selection::Group);
+/// model.centroids = Some(Centroids::new(array![[10.0, 0.0], [0.0, 10.0]])?);
+/// let mut index = Index::new(model);
+/// index.add(&array![[11.0, 1.0], [0.0, 11.0], [10.0, 1.0]].view(), None, &())?;
+/// assert_eq!(index.lists(), Some(vec![0, 1, 0]));
+/// let one = Within { allowed: None, reach: Reach::Lists(1) };
+/// let hits = index.search_within(array![[1.0, 0.5]].view(), 2, one, &())?;
+/// assert_eq!((hits.positions, hits.scores), (array![[0, 2]], array![[11.5, 10.5]]));
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+///
+/// More are gone through where those hold fewer than k vectors that may be found; an index without lists is always searched
+/// as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reach {
+    /// So many that this share of the nearest vectors is in them, for queries like those of the training.
+    Recall(f32),
+    /// So many.
+    Lists(usize),
+    /// All of them: the result is that of comparing with all codes.
+    All,
+}
+
+impl Reach {
+    /// That of a search that does not say.
+    pub const DEFAULT: Self = Self::Recall(0.95);
+
+    /// Of `centroids`, how many.
+    pub(super) fn lists(self, centroids: &Centroids) -> usize {
+        match self {
+            Reach::Recall(recall) => centroids.probes_for(recall),
+            Reach::Lists(n) => n.clamp(1, centroids.n_lists()),
+            Reach::All => centroids.n_lists(),
+        }
+    }
+}
+
+/// Which vectors a search looks at. An `Option<&Allowed>` is one too, of [`Reach::DEFAULT`].
+#[derive(Clone, Copy, Debug)]
+pub struct Within<'a> {
+    /// The vectors that may be found; all where nothing is given.
+    pub allowed: Option<&'a Allowed>,
+    /// How many lists to go through.
+    pub reach: Reach,
+}
+
+impl<'a> From<Option<&'a Allowed>> for Within<'a> {
+    fn from(allowed: Option<&'a Allowed>) -> Self {
+        Self { allowed, reach: Reach::DEFAULT }
+    }
+}
+
+impl From<Reach> for Within<'_> {
+    fn from(reach: Reach) -> Self {
+        Self { allowed: None, reach }
+    }
+}
+
+/// What is scored by what, in the lists of an index.
+pub(super) struct Lists<'a> {
+    pub(super) index: &'a Index,
+    pub(super) partition: &'a Partition,
+    pub(super) centroids: &'a Centroids,
+    /// By place.
+    pub(super) allowed: Option<Allowed>,
+    pub(super) reach: Reach,
+    pub(super) scored: Scored,
+    pub(super) isa: Isa,
+}
+
+impl Lists<'_> {
+    /// Queries whose products with all centroids are held at once, of at most `batch`.
+    pub(super) fn batch(&self, batch: usize) -> usize {
+        batch.min(MOST_BASES / self.centroids.n_lists()).max(1)
+    }
+
+    /// What each query may find, the first of them being row `first` of all.
+    pub(super) fn each(&self, first: usize) -> Each<'_> {
+        self.allowed.as_ref().map_or_else(Each::default, |allowed| allowed.each(first))
+    }
+
+    /// The lists that queries go through for the `k` best, as segments, and which of them each query goes through; `inputs`
+    /// are what products are computed of, and `first` is the row of the first.
+    pub(super) fn probes<'b>(
+        &'b self,
+        inputs: ArrayView2<'_, f32>,
+        first: usize,
+        k: usize,
+        measure: Option<&'b dyn Measure>,
+    ) -> Result<(Vec<Segment<'b>>, Vec<Vec<Probe>>)> {
+        let (frame, each) = (&self.index.frame, self.each(first));
+        let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
+        let choose = |query: usize| {
+            let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
+            self.chosen(query, norm as f32, &bases, (k, each))
+        };
+        let chosen: Vec<Vec<u32>> = match inputs.nrows() {
+            1 => vec![choose(0)],
+            n => (0..n).into_par_iter().map(choose).collect(),
+        };
+
+        // A segment for each list of a generation that any query goes through.
+        let mut lists: Vec<u32> = chosen.concat();
+        if chosen.len() > 1 {
+            lists.par_sort_unstable();
+            lists.dedup();
+        }
+        let (mut segments, mut starts) =
+            (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len() + 1));
+        for &list in &lists {
+            starts.push(segments.len());
+            segments.extend(
+                self.partition.places(list as usize).map(|places| self.segment(list, places, measure)),
+            );
+        }
+        starts.push(segments.len());
+        let probe = |(query, chosen): (usize, &Vec<u32>)| {
+            let bases = bases.entries(query);
+            let mut probes = Vec::with_capacity(chosen.len());
+            for &list in chosen {
+                let base = bases[list as usize];
+                if !base.is_finite() {
+                    let row = first + query;
+                    return Err(argument!("Q", "row {row} is too large: its score is beyond float32"));
+                }
+                let at = lists.binary_search(&list).expect("of all that were chosen");
+                probes.extend((starts[at]..starts[at + 1]).map(|segment| Probe { segment, base }));
+            }
+            Ok(probes)
+        };
+        let probes = chosen.iter().enumerate().map(probe).collect::<Result<Vec<_>>>()?;
+        Ok((segments, probes))
+    }
+
+    /// The lists that a query goes through, ascending.
+    fn chosen(&self, query: usize, norm: f32, bases: &Tables, (k, each): (usize, Each<'_>)) -> Vec<u32> {
+        let n_lists = self.centroids.n_lists();
+        let n = self.reach.lists(self.centroids);
+        if n == n_lists {
+            return (0..n_lists as u32).collect();
+        }
+        let bases = &bases.entries(query)[..n_lists];
+        // Higher is better; ties to the lower list.
+        let key = |list: usize, score: f32| {
+            let bits = (score + 0.0).to_bits() as i32;
+            let ascending = bits ^ ((bits >> 31) as u32 >> 1) as i32;
+            (i64::from(!ascending) << 32) | list as i64
+        };
+        let mut keys: Vec<i64> = if self.index.settings.metric == Metric::Euclidean {
+            let offsets = &self.index.frame.offsets;
+            bases.iter().zip(offsets).enumerate().map(|(l, (base, offset))| key(l, base + offset)).collect()
+        } else {
+            let bonuses = self.centroids.bonuses();
+            bases
+                .iter()
+                .zip(bonuses)
+                .enumerate()
+                .map(|(l, (base, bonus))| key(l, base + norm * bonus))
+                .collect()
+        };
+        let list = |key: i64| key as u32;
+        keys.select_nth_unstable(n - 1);
+        let mut found: usize = keys[..n].iter().map(|&key| self.n_allowed(list(key), query, (k, each))).sum();
+        let mut end = n;
+        if found < k {
+            keys[n..].sort_unstable();
+            while found < k && end < n_lists {
+                found += self.n_allowed(list(keys[end]), query, (k, each));
+                end += 1;
+            }
+        }
+        let mut chosen: Vec<u32> = keys[..end].iter().map(|&key| list(key)).collect();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    /// How many vectors of a list a query may find, or k if there are more.
+    fn n_allowed(&self, list: u32, query: usize, (k, each): (usize, Each<'_>)) -> usize {
+        let (mut found, bits) = (0, self.allowed.as_ref().and_then(Allowed::bits));
+        for places in self.partition.places(list as usize) {
+            found += match bits {
+                _ if !each.is_all() => {
+                    let own = each.of(query);
+                    let word = |block: usize| {
+                        let bits = bits.map_or(u64::MAX, |bits| bits[block]);
+                        bits & own.word((block * BLOCK) as u64)
+                    };
+                    let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
+                    let words: Vec<u64> = blocks.clone().map(word).collect();
+                    count(&words, places.start - blocks.start * BLOCK..places.end - blocks.start * BLOCK)
+                }
+                None => places.len(),
+                Some(bits) => count(bits, places),
+            };
+            if found >= k {
+                break;
+            }
+        }
+        found
+    }
+
+    fn segment<'b>(
+        &'b self,
+        list: u32,
+        places: Range<usize>,
+        measure: Option<&'b dyn Measure>,
+    ) -> Segment<'b> {
+        let index = self.index;
+        let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
+        let codes = index.packed.view().slice(blocks.clone());
+        let first = blocks.start * BLOCK;
+        let all = first..first + codes.len();
+        let adjust = match &index.column {
+            None => Adjust::None,
+            Some(column) => {
+                let exact = index.numbers.get(all.clone());
+                index.adjust_of(column, 0, exact, self.scored, measure)
+            }
+        };
+        Segment {
+            codes,
+            adjust,
+            allowed: self.allowed.as_ref().and_then(Allowed::bits).map(|bits| &bits[blocks]),
+            // By which sets of a query name it.
+            first: first as u64,
+            within: (places.start - first, places.end - first),
+            positions: Some(&self.partition.positions()[all]),
+            list,
+        }
+    }
+}
+
+/// How many of some bits are set.
+fn count(words: &[u64], bits: Range<usize>) -> usize {
+    let below = |bit: usize| (1u64 << (bit % BLOCK)) - 1;
+    let (first, last) = (bits.start / BLOCK, bits.end / BLOCK);
+    let whole: usize = words[first..last].iter().map(|word| word.count_ones() as usize).sum();
+    let before = (words[first] & below(bits.start)).count_ones() as usize;
+    let rest = if bits.end.is_multiple_of(BLOCK) {
+        0
+    } else {
+        (words[last] & below(bits.end)).count_ones() as usize
+    };
+    whole + rest - before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_counted() {
+        let words = [0xF0F0_F0F0_F0F0_F0F0, u64::MAX, 1 << 63 | 1];
+        for start in 0..192 {
+            for end in start + 1..=192 {
+                let want = (start..end).filter(|bit| words[bit / 64] >> (bit % 64) & 1 == 1).count();
+                assert_eq!(count(&words, start..end), want, "{start}..{end}");
+            }
+        }
+    }
+}

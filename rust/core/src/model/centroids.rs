@@ -1,0 +1,281 @@
+//! The first codebook of a model whose index is divided into lists: its codeword is not named by a code, but by the list
+//! that a vector is in.
+
+use crate::codebooks::Codebooks;
+use crate::encode::{ListFinder, Loss};
+use crate::error::{Error, Result, argument, invalid};
+use crate::monitor::Monitor;
+use crate::vectors::metric::Metric;
+use crate::vectors::unit::Unit;
+use crate::vectors::{Subset, Vectors};
+use ndarray::{Array2, ArrayView2};
+
+/// The most lists: more would take more memory for a thread's scores than for the codes.
+pub const MAX_LISTS: usize = 1 << 20;
+
+/// How many lists are searched, and the share of the nearest vectors that are in them.
+pub type Reached = (usize, f32);
+
+/// One centroid for each list: x ≈ centroid + Σ codewords.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Centroids {
+    data: Array2<f32>,
+    loss: Loss,
+    bonuses: Vec<f32>,
+    shares: Vec<f32>,
+    reach: Vec<Reached>,
+}
+
+impl Centroids {
+    /// Of (`n_lists`, d) numbers.
+    ///
+    /// # Errors
+    /// There are none or more than [`MAX_LISTS`], or one is not finite.
+    pub fn new(data: Array2<f32>) -> Result<Self> {
+        let (n, d) = data.dim();
+        if !(1..=MAX_LISTS).contains(&n) || d == 0 {
+            return Err(invalid!(
+                "centroids have shape ({n}, {d}): want 1 to {MAX_LISTS} of at least 1 dimension"
+            ));
+        }
+        let data = data.as_standard_layout().into_owned();
+        if let Some(at) = data.iter().position(|value| !value.is_finite()) {
+            return Err(invalid!("centroids[{}] holds NaN or an infinity", at / d));
+        }
+        Ok(Self {
+            data,
+            loss: Loss::RECONSTRUCTION,
+            bonuses: vec![0.0; n],
+            shares: vec![1.0 / n as f32; n],
+            reach: Vec::new(),
+        })
+    }
+
+    /// Puts vectors into the list of least `loss`; by default of least squared error.
+    #[must_use]
+    pub fn with_loss(self, loss: Loss) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// Adds ‖q‖ times the number l of `bonuses` to ⟨q, centroid l⟩ where the lists of a query q are chosen: vectors of a list
+    /// that spread far from its centroid may score far above it.
+    ///
+    /// # Errors
+    /// They are not one finite number for each list.
+    pub fn with_bonuses(mut self, bonuses: Vec<f32>) -> Result<Self> {
+        if bonuses.len() != self.n_lists() || bonuses.iter().any(|bonus| !bonus.is_finite()) {
+            return Err(argument!("bonuses", "are {}: want {} finite ones", bonuses.len(), self.n_lists()));
+        }
+        self.bonuses = bonuses;
+        Ok(self)
+    }
+
+    /// The share of the training vectors that each list held, by which an index tells how its lists have changed.
+    ///
+    /// # Errors
+    /// They are not one for each list, from 0 to 1.
+    pub fn with_shares(mut self, shares: Vec<f32>) -> Result<Self> {
+        if shares.len() != self.n_lists() || !shares.iter().all(|share| (0.0..=1.0).contains(share)) {
+            return Err(argument!("shares", "are {}: want {} from 0 to 1", shares.len(), self.n_lists()));
+        }
+        self.shares = shares;
+        Ok(self)
+    }
+
+    /// The share of the nearest vectors that the best lists of a query hold, measured for some numbers of lists.
+    ///
+    /// # Errors
+    /// The numbers are not 1 or more and ascending, or the shares not from 0 to 1 and ascending.
+    pub fn with_reach(mut self, reach: Vec<Reached>) -> Result<Self> {
+        let ascends = reach.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
+        let fits = |&(n, share): &Reached| n >= 1 && (0.0..=1.0).contains(&share);
+        if !ascends || !reach.iter().all(fits) {
+            return Err(argument!("reach", "is {reach:?}: want ascending numbers of lists and shares"));
+        }
+        self.reach = reach;
+        Ok(self)
+    }
+
+    /// How many lists there are.
+    #[must_use]
+    pub fn n_lists(&self) -> usize {
+        self.data.nrows()
+    }
+
+    /// d.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.data.ncols()
+    }
+
+    /// All of them, (`n_lists`, d).
+    #[must_use]
+    pub fn view(&self) -> ArrayView2<'_, f32> {
+        self.data.view()
+    }
+
+    /// That of list `list`.
+    #[must_use]
+    pub fn centroid(&self, list: usize) -> &[f32] {
+        &self.as_slice()[list * self.dim()..][..self.dim()]
+    }
+
+    /// All numbers, centroid by centroid.
+    #[must_use]
+    pub fn as_slice(&self) -> &[f32] {
+        self.data.as_slice().expect("standard layout by construction")
+    }
+
+    /// What lists are chosen by for vectors.
+    #[must_use]
+    pub fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// See [`with_bonuses`](Self::with_bonuses).
+    #[must_use]
+    pub fn bonuses(&self) -> &[f32] {
+        &self.bonuses
+    }
+
+    /// The share of the training vectors that each list held.
+    #[must_use]
+    pub fn shares(&self) -> &[f32] {
+        &self.shares
+    }
+
+    /// See [`with_reach`](Self::with_reach).
+    #[must_use]
+    pub fn reach(&self) -> &[Reached] {
+        &self.reach
+    }
+
+    /// How many lists to search so that `recall` of the nearest vectors are in them; all, where none were found to do.
+    #[must_use]
+    pub fn probes_for(&self, recall: f32) -> usize {
+        let enough = self.reach.iter().position(|&(_, share)| share >= recall);
+        match enough {
+            None if self.reach.is_empty() && recall < 1.0 => {
+                self.n_lists().div_ceil(16).max(8.min(self.n_lists()))
+            }
+            None => self.n_lists(),
+            Some(at) => {
+                // Between two that were measured, on the line through them.
+                let (n, share) = self.reach[at];
+                let (before, low) = at.checked_sub(1).map_or((0, 0.0), |at| self.reach[at]);
+                let part = if share > low { (recall - low) / (share - low) } else { 1.0 };
+                let n = before + ((n - before) as f32 * part.clamp(0.0, 1.0)).ceil() as usize;
+                n.clamp(1, self.n_lists())
+            }
+        }
+    }
+
+    /// Refuses centroids that do not fit `codebooks`.
+    ///
+    /// # Errors
+    /// They have another d.
+    pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
+        if self.dim() != codebooks.dim() {
+            let (have, want) = (self.dim(), codebooks.dim());
+            return Err(invalid!("centroids have {have} dimensions, the codebooks have {want}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses lists that are not one of these for each of `n` vectors.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check_lists(&self, lists: &[u32], n: usize) -> Result<()> {
+        if lists.len() != n {
+            return Err(argument!("lists", "has {} entries for {n} vectors", lists.len()));
+        }
+        match lists.iter().position(|&list| list as usize >= self.n_lists()) {
+            Some(row) => Err(argument!("lists", "[{row}] is {}: want below {}", lists[row], self.n_lists())),
+            None => Ok(()),
+        }
+    }
+
+    /// What `f` gives for the centroid of each of these lists, as vectors.
+    pub(crate) fn with_bases<R>(&self, lists: &[u32], f: impl FnOnce(&dyn Vectors) -> R) -> R {
+        let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
+        f(&Subset::new(&self.view(), &rows))
+    }
+
+    /// The list of each row of `x` (n, d): that whose centroid has the least loss, of vectors of length 1 where
+    /// `metric`, what the model was trained for, is the cosine; of equal ones the lowest.
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite, or a cancelling monitor.
+    pub fn assign(&self, x: &dyn Vectors, metric: Option<Metric>, monitor: &dyn Monitor) -> Result<Vec<u32>> {
+        let found = match metric {
+            Some(Metric::Cosine) => self.nearest(&Unit(x), monitor),
+            _ => self.nearest(x, monitor),
+        };
+        found.map(|(lists, _)| lists)
+    }
+
+    /// As [`assign`](Self::assign), of vectors as they are, with the loss of each.
+    ///
+    /// # Errors
+    /// Those of [`assign`](Self::assign).
+    pub fn nearest(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Vec<u32>, Vec<f32>)> {
+        ListFinder::new(self.view(), self.loss)?.find(x, monitor)
+    }
+}
+
+/// Refuses lists where a model has none, and asks for them where it has.
+pub(crate) fn checked<'a>(
+    centroids: Option<&Centroids>,
+    lists: Option<&'a [u32]>,
+    n: usize,
+) -> Result<Option<&'a [u32]>> {
+    match (centroids, lists) {
+        (None, None) => Ok(None),
+        (Some(centroids), Some(lists)) => centroids.check_lists(lists, n).map(|()| Some(lists)),
+        (None, Some(_)) => Err(argument!("lists", "are given, but the model has no centroids")),
+        (Some(_), None) => Err(missing()),
+    }
+}
+
+fn missing() -> Error {
+    argument!("lists", "are missing: the model has centroids, so want the list of each vector")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn the_list_of_least_loss_is_chosen() {
+        let centroids = Centroids::new(array![[0.0, 0.0], [4.0, 0.0], [0.0, 3.0]]).unwrap();
+        let x = array![[1.9f32, 0.0], [2.1, 0.0], [2.0, 0.0], [2.6, 2.2]];
+        let lists = |centroids: &Centroids| centroids.assign(&x.view(), None, &()).unwrap();
+        assert_eq!(lists(&centroids), [0, 1, 0, 1]);
+        // Of (2.6, 2.2) the error along it is smaller from (0, 3).
+        let centroids = centroids.with_loss(Loss::inner_product(50.0).unwrap());
+        let brute = |x: &[f32; 2]| {
+            let loss = |c: &[f32]| {
+                let r = [f64::from(x[0] - c[0]), f64::from(x[1] - c[1])];
+                let along = r[0] * f64::from(x[0]) + r[1] * f64::from(x[1]);
+                r[0] * r[0] + r[1] * r[1] + 49.0 * along * along / f64::from(x[0] * x[0] + x[1] * x[1])
+            };
+            (0..3)
+                .min_by(|&a, &b| loss(centroids.centroid(a)).total_cmp(&loss(centroids.centroid(b))))
+                .unwrap()
+        };
+        let want: Vec<u32> = x.as_slice().unwrap().as_chunks().0.iter().map(|x| brute(x) as u32).collect();
+        assert_eq!(lists(&centroids), want);
+    }
+
+    #[test]
+    fn probes_follow_what_was_measured() {
+        let centroids = Centroids::new(Array2::zeros((100, 1))).unwrap();
+        assert_eq!((centroids.probes_for(0.9), centroids.probes_for(1.0)), (8, 100));
+        let centroids = centroids.with_reach(vec![(1, 0.5), (4, 0.8), (16, 0.9)]).unwrap();
+        let probes = [0.1, 0.5, 0.6, 0.8, 0.85, 0.9, 0.91].map(|recall| centroids.probes_for(recall));
+        assert_eq!(probes, [1, 1, 2, 4, 10, 16, 100]);
+        assert!(centroids.with_reach(vec![(4, 0.5), (1, 0.8)]).is_err());
+    }
+}
