@@ -11,14 +11,14 @@ from typing import Any
 
 from compcodes import CompositionalCodes
 from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, loss_text
-from compcodes.cli.parameters import add_parameter, whole
+from compcodes.cli.parameters import add_parameter, groups, whole
 from compcodes.data import load, load_queries
 
 NAME = "fit"
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 64), "help": "bytes of a code, 1 to 64"},
+    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 256), "help": "bytes of a code, 1 to 256"},
     "n_codewords": {
         "option": "--codewords",
         "metavar": "K",
@@ -36,6 +36,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "tol": {"metavar": "SHARE", "help": "stop when a round lowers the loss by less than this share"},
     "ridge": {"metavar": "SHARE", "help": "how strongly an update is held to the codebooks before it"},
     "shrinkage": {"help": "how strongly few data pull codewords together, 0 for not at all"},
+    "n_groups": {
+        "option": "--groups",
+        "type": groups,
+        "metavar": "G",
+        "help": "groups of codebooks, each in dimensions of its own",
+    },
     "max_train": {"type": whole(1), "help": "train on a random sample of at most N vectors"},
     "random_state": {"option": "--seed", "type": whole(0, 2**64 - 1), "help": "seed of the random numbers"},
 }

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["add_parameter", "choices", "threads", "whole"]
+__all__ = ["add_parameter", "choices", "groups", "threads", "whole"]
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
@@ -23,6 +23,11 @@ def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def groups(text: str) -> int | str:
+    """Read a number of groups, or "auto"."""
+    return text if text == "auto" else whole(1)(text)
 
 
 def threads(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
 from compcodes.training.effort import EFFORTS
+from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trained, Trainer
@@ -50,7 +51,7 @@ class CompositionalCodes(Quantizer):
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 64: the bytes of a code. More are more accurate, and slower to train.
+        M, 1 to 256: the bytes of a code. More are more accurate, and slower to train.
     n_codewords : int, default 256
         K, 2 to 256: codewords of a codebook. 256 uses the whole byte.
     selection : {"group", "m-selection", "m-combination"}, default "group"
@@ -92,6 +93,10 @@ class CompositionalCodes(Quantizer):
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads, at most four per core; all cores by default, and negative numbers count back from all (−1).
+    n_groups : int or "auto", default "auto"
+        Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
+        memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
+        there are more than 16 of 256 codewords, and one group elsewhere. Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
@@ -113,6 +118,8 @@ class CompositionalCodes(Quantizer):
         were given or chosen.
     directions_ : (r, d) float32
         Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
+    n_groups_ : int
+        Groups that the codebooks are in.
     n_features_in_ : int
         d.
 
@@ -133,6 +140,8 @@ class CompositionalCodes(Quantizer):
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
+    #: Of several groups, the dimensions of each.
+    _groups: Groups | None = None
     #: Seed and start of local search, which only the Rust crate sets.
     _search: tuple[int, tuple[str, int] | None] = (0, None)
 
@@ -155,6 +164,7 @@ class CompositionalCodes(Quantizer):
         random_state: RandomState = 0,
         n_jobs: int | None = None,
         max_train: int | None = None,
+        n_groups: int | Literal["auto"] = "auto",
     ) -> None:
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
@@ -172,6 +182,7 @@ class CompositionalCodes(Quantizer):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.max_train = max_train
+        self.n_groups = n_groups
 
     def fit(
         self,
@@ -273,12 +284,16 @@ class CompositionalCodes(Quantizer):
         self._check()
         X, weights = self._training_data(X, sample_weight)
         if not hasattr(self, "codebooks_"):
-            trainer, trained, loss = self._train(X, None, weights, None, progress)
+            if self._count_groups(X.shape[1]) > 1:
+                raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
+            trainer, trained, loss, groups = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
-            self._adopt(trainer, trained, loss)
+            self._adopt(trainer, trained, loss, groups)
             self._past = streaming.Past(trained.codebooks, *sums)
             return self
         codebooks = self.codebooks_
+        if self._groups is not None:
+            raise ArgumentValueError("n_groups", f"is {self.n_groups_} in the model: want 1 for partial_fit, or fit")
         for name, have in [
             ("n_codebooks", codebooks.shape[0]),
             ("n_codewords", codebooks.shape[1]),
@@ -328,22 +343,38 @@ class CompositionalCodes(Quantizer):
         weights: NDArray[np.float64] | None,
         max_train: int | None,
         progress: ProgressLike,
-    ) -> tuple[Trainer, Trained, losses.Loss]:
+    ) -> tuple[Trainer, Trained, losses.Loss, Groups | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init = self._init_for(X.shape[1])
+        init, n_groups = self._init_for(X.shape[1]), self._count_groups(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
-            plain = Local(X, n_jobs=self.n_jobs)
-            loss = tune(self._trainer(plain, seed, staged(progress, "choose loss")), loss, queries)
+            plain = self._trainer(Local(X, n_jobs=self.n_jobs), seed, staged(progress, "choose loss"))
+            # Groups have the parameters that suit one of them.
+            plain = replace(plain, n_codebooks=-(-self.n_codebooks // n_groups))
+            loss = tune(plain, loss, queries)
         shards = Local(X, weights, self.n_jobs)
         trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
         if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
         if isinstance(trainer.shards, Local):
             trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
-        return trainer, trainer.run(init), loss
+        if n_groups == 1:
+            return trainer, trainer.run(init), loss, None
+        if not isinstance(init, str):
+            raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
+        trained, groups = GroupTrainer(trainer, n_groups).run(init)
+        return trainer, trained, loss, groups
 
-    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss) -> None:
+    def _count_groups(self, dim: int) -> int:
+        if self.selection != "group" and self.n_groups == "auto" and self.n_codebooks <= TOGETHER:
+            return 1
+        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim)
+        if count > 1 and self.selection != "group":
+            raise ArgumentValueError("selection", f"is {self.selection!r}, in {count} groups: want 'group'")
+        return count
+
+    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss, groups: Groups | None) -> None:
         self._set(trained.codebooks, self.selection)
+        self._groups = groups
         none = np.zeros((0, self.n_features_in_), np.float32)
         directions = trainer.objective.directions
         self._direct(none if directions is None else directions)
@@ -393,6 +424,12 @@ class CompositionalCodes(Quantizer):
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
         return unit_rows(X) if self.metric_ == "cosine" else X
 
+    @property
+    def n_groups_(self) -> int:
+        """Groups that the codebooks are in."""
+        self._fitted()
+        return 1 if self._groups is None else len(self._groups.sizes)
+
     @classmethod
     def from_codebooks(cls, codebooks: ArrayLike, selection: Selection = "group") -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) that were trained elsewhere.
@@ -431,6 +468,7 @@ class CompositionalCodes(Quantizer):
         if (self.loss_.get("eta") or 1.0) != model.eta:
             self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
         self.metric_ = model.metric
+        self._groups = None if model.groups is None else Groups(*model.groups)
         self._search = model.seed, model.start
 
     def _recipe(self) -> dict[str, Any]:
@@ -442,6 +480,7 @@ class CompositionalCodes(Quantizer):
             "start": start,
             "directions": self.directions_,
             "metric": self.metric_,
+            "groups": None if self._groups is None else self._groups.parts(),
         }
 
     def _parameters(self) -> str:
@@ -453,11 +492,13 @@ class CompositionalCodes(Quantizer):
         return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"metric": "ip", "effort": "default", **state})  # pickles of a release that knew neither
+        super().__setstate__(
+            {"metric": "ip", "effort": "default", "n_groups": "auto", **state}
+        )  # pickles of a release that knew neither
 
     def _check(self) -> None:
         for name, low, high in [
-            ("n_codebooks", 1, 64),
+            ("n_codebooks", 1, 256),
             ("n_codewords", 2, 256),
             ("anneal", 0, None),
             ("max_iter", 0, None),
@@ -465,6 +506,8 @@ class CompositionalCodes(Quantizer):
             if getattr(self, name) is not None or low > 0:
                 check_range(name, getattr(self, name), low, high)
         check_choice("effort", self.effort, Effort)
+        if self.n_groups != "auto":
+            as_count("n_groups", self.n_groups)
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         check_jobs(self.n_jobs)
@@ -499,7 +542,7 @@ class CompositionalCodes(Quantizer):
         return codebooks
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
-        self._past = None
+        self._past = self._groups = None
         super()._set(codebooks, selection)
 
     def _direct(self, directions: NDArray[np.float32]) -> None:
@@ -519,7 +562,15 @@ class CompositionalCodes(Quantizer):
         return self._prepared(
             (codebooks, self.directions_),
             settings,
-            lambda: encoder.build(codebooks, selection, objective, seed, self.n_jobs, start),
+            lambda: encoder.build(
+                codebooks,
+                selection,
+                objective,
+                seed,
+                self.n_jobs,
+                start,
+                None if self._groups is None else self._groups.parts(),
+            ),
         )
 
 

@@ -35,7 +35,7 @@ mod core {
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
         lloyd, multiply, normal_equations, norms, part, pass_seed, perturbed, pull, random_vectors, reseed,
-        residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
+        residual_kmeans, rotated, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
     };
     #[pymodule_export]
     use super::targets::Target;

@@ -14,8 +14,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The version that this code writes; it reads this one and older ones.
-pub const VERSION: u64 = 2;
+/// The newest version: this code reads it and older ones.
+pub const VERSION: u64 = 3;
+/// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
+const PLAIN: u64 = 2;
+/// Entries and tensors that make a file of version 3.
+const SINCE_3: [&str; 1] = ["groups"];
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -128,7 +132,9 @@ impl<'a> Content<'a> {
             }
             entries.insert(format!("{CRC}{}", tensor.name), sum.to_string());
         }
-        entries.insert("compcodes".to_owned(), json!({ "version": VERSION }).to_string());
+        let has = |name: &str| entries.contains_key(name) || tensors.iter().any(|tensor| tensor.name == name);
+        let version = if SINCE_3.into_iter().any(has) { VERSION } else { PLAIN };
+        entries.insert("compcodes".to_owned(), json!({ "version": version }).to_string());
         let described = tensors.iter().map(|tensor| (tensor.name, tensor.numbers.dtype(), &tensor.shape[..]));
         entries.insert("checksum".to_owned(), checksum(&entries, described).to_string());
         let mut end = 0;
@@ -237,9 +243,9 @@ impl<'a> Reader<'a> {
                 entries = v1::entries(&ours).map_err(|e| error(e.to_string()))?;
                 (1, have, want)
             }
-            Some(VERSION) => {
+            Some(version @ PLAIN..=VERSION) => {
                 let have = entries.get("checksum").and_then(|text| text.parse().ok());
-                (VERSION, have, checksum(&entries, tensors))
+                (version, have, checksum(&entries, tensors))
             }
             Some(later) if later > VERSION => {
                 return Err(error(format!("format version {later}; this release reads up to {VERSION}")));

@@ -1,5 +1,6 @@
 //! A trained model: what encodes, decodes and searches.
 
+mod grouping;
 mod recipe;
 mod subspaces;
 
@@ -8,6 +9,7 @@ use crate::encode::{self, Encode, Objective, OfUnit};
 use crate::error::Result;
 use crate::train::Training;
 use crate::vectors::metric::Metric;
+pub use grouping::Grouping;
 pub use recipe::{Recipe, Structure};
 use serde_json::{Map, Value};
 pub use subspaces::Subspaces;
@@ -59,6 +61,10 @@ impl Model {
         let encoder: Box<dyn Encode> = match structure {
             Structure::Subspaces(subspaces) => Box::new(subspaces.encoder(&self.codebooks)?),
             Structure::Signs => Box::new(subspaces::signs(&self.codebooks)?),
+            Structure::Groups(grouping) => {
+                let objective = Objective { loss: *loss, directions: directions.clone() };
+                Box::new(grouping.encoder(&self.codebooks, &objective, *encoding)?)
+            }
             Structure::Free => {
                 let objective = Objective { loss: *loss, directions: directions.clone() };
                 encode::encoder(&self.codebooks, self.selection, &objective, *encoding)?

@@ -1,0 +1,315 @@
+"""Groups of codebooks: beyond some sixteen codebooks the dimensions are split, and each part has codebooks of its own.
+
+The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
+memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together, so
+the split matters: principal components are dealt out so that each group has as much to say as its codebooks can.
+
+A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
+along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from compcodes import _core
+from compcodes.errors import ArgumentValueError
+from compcodes.training import solver
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.trainer import Trained, Trainer, _halved
+
+__all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "split"]
+
+TOGETHER = 64
+"""The most codebooks of a group."""
+ALONE = 4096
+"""Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
+CODEWORDS = 2048
+"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+SAMPLE = 50_000
+"""The most vectors that the rotation is learnt from."""
+REFINED = 2
+"""Iterations over all groups for the loss along x."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these."""
+
+    members: list[int]
+    sizes: list[int]
+    basis: Floats
+
+    def columns(self, group: int) -> slice:
+        """Return which columns span a group."""
+        first = sum(self.sizes[:group])
+        return slice(first, first + self.sizes[group])
+
+    def places(self, group: int) -> slice:
+        """Return which codebooks are those of a group."""
+        first = sum(self.members[:group])
+        return slice(first, first + self.members[group])
+
+    def parts(self) -> tuple[list[int], list[int], Floats]:
+        """Return all of it as the core takes it."""
+        return self.members, self.sizes, self.basis
+
+
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions."""
+    if n_groups != "auto":
+        count = int(n_groups)
+        if count > n_codebooks:
+            raise ArgumentValueError("n_groups", f"is {count}: {n_codebooks} codebooks make no more groups")
+        if count > dim:
+            raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
+    else:
+        codewords = n_codebooks * n_codewords
+        count = 1 if codewords <= ALONE else -(-codewords // CODEWORDS)
+        count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
+    if n_codebooks > TOGETHER * count:
+        raise ArgumentValueError(
+            "n_codebooks",
+            f"is {n_codebooks} in {count} group{'s' * (count > 1)}: want at most {TOGETHER} in each, and no "
+            f"more groups than dimensions ({dim})",
+        )
+    return count
+
+
+def split(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> Groups:
+    """Deal principal components out to groups, so that all have equally much to say per codebook.
+
+    What a component has to say is its share of the bits of a code, if these go where they lower the squared error most:
+    half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
+    water-filling of normal components.) The largest share goes first, always to the group that has the least so far.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    # An eigenvector may come with either sign.
+    vectors = vectors * np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], 0) < 0, -1, 1)
+    members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
+    shares = _shares(values, n_codebooks * np.log2(n_codewords))
+    loads, own = np.zeros(n_groups), [[] for _ in range(n_groups)]  # type: tuple[Doubles, list[list[int]]]
+    for component, share in enumerate(shares):
+        counts = [len(components) / members[group] for group, components in enumerate(own)]
+        least = [(loads[group] if share > 0 else 0.0, counts[group]) for group in range(n_groups)]
+        group = min(range(n_groups), key=least.__getitem__)
+        own[group].append(component)
+        loads[group] += share / members[group]
+    order = [component for components in own for component in components]
+    basis = np.ascontiguousarray(vectors[:, order], dtype=np.float32)
+    return Groups(members, [len(components) for components in own], basis)
+
+
+def _shares(values: Doubles, bits: float) -> Doubles:
+    """Share `bits` out to components of these variances, descending."""
+    values = np.maximum(values, max(values[0], 0.0) * 1e-12)
+    if values[0] <= 0:
+        return np.zeros(len(values))
+    logs = np.log2(values)
+    # With the first n above the level, the level is their mean less the bits of each.
+    counts = np.arange(1, len(logs) + 1)
+    levels = np.cumsum(logs) / counts - 2 * bits / counts
+    n = int(np.flatnonzero(logs > levels)[-1]) + 1
+    shares: Doubles = np.maximum(0.5 * (logs - levels[n - 1]), 0.0)
+    return shares
+
+
+@dataclass
+class GroupTrainer:
+    """Trains a model in groups, with the parameters of `whole`, whose vectors are in this process."""
+
+    whole: Trainer
+    n_groups: int
+
+    def run(self, init: str) -> tuple[Trained, Groups]:
+        """Train from `init`, "residual" or "random"; codes are of no use, and left out."""
+        started = time.perf_counter()
+        whole, shards = self.whole, self._shards
+        shards.check()
+        groups = split(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
+        words, codes = [], []
+        for group in range(self.n_groups):
+            trained = self._trainer(groups, group).run(init)
+            words.append(trained.codebooks)
+            codes.append(trained.codes)
+        state = _State.of(self, groups, words, codes)
+        losses, best = [state.loss()], words
+        for iteration in range(REFINED if whole.objective.eta > 1 and losses[0] > 0 else 0):
+            for group in range(self.n_groups):
+                self._refine(state, group, iteration)
+            losses.append(state.loss())
+            if losses[-1] >= losses[-2]:
+                losses.pop()
+                break
+            best = list(state.words)
+        codebooks = self._assembled(groups, best)
+        seconds = time.perf_counter() - started
+        history = [
+            {"iteration": i, "objective": loss, "seconds": seconds, "vectors": shards.shape[0]}
+            for i, loss in enumerate(losses)
+        ]
+        return Trained(codebooks, None, history), groups
+
+    @property
+    def _shards(self) -> Local:
+        shards = self.whole.shards
+        assert isinstance(shards, Local)
+        return shards
+
+    def _covariance(self) -> Doubles:
+        """Second moments about the mean, by weight, of vectors as directions stretch them."""
+        shards, d = self._shards, self._shards.shape[1]
+        sample = shards.sampled(SAMPLE, self.whole.seed)
+        total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
+        rows = max((1 << 22) // d, 1)
+        for first in range(0, len(sample.X), rows):
+            part = np.asarray(sample.X[first : first + rows]).astype(np.float64)
+            weights = np.ones(len(part)) if sample.weights is None else sample.weights[first : first + rows]
+            total += weights.sum()
+            mean += weights @ part
+            square += (part * weights[:, None]).T @ part
+        mean /= total or 1.0
+        covariance = square / (total or 1.0) - np.outer(mean, mean)
+        directions = self.whole.objective.directions
+        if directions is not None:
+            stretch = np.eye(d) + directions.T.astype(np.float64) @ directions
+            covariance = stretch @ covariance @ stretch
+        return covariance
+
+    def _part(self, groups: Groups, group: int) -> Floats:
+        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        basis, directions = groups.basis[:, groups.columns(group)], self.whole.objective.directions
+        if directions is not None:
+            basis = basis + directions.T @ (directions @ basis)
+        return _core.rotated(self._shards.X, np.ascontiguousarray(basis), self.whole.n_jobs)
+
+    def _trainer(self, groups: Groups, group: int) -> Trainer:
+        whole, report = self.whole, self.whole.report
+        shards = replace(self._shards, X=self._part(groups, group))
+        told = report and (lambda done, total: report(group * total + done, self.n_groups * total))
+        seed = (whole.seed + group) % 2**64
+        return replace(
+            whole,
+            shards=shards,
+            n_codebooks=groups.members[group],
+            objective=Objective(),
+            seed=seed,
+            report=told,
+        )
+
+    def _refine(self, state: _State, group: int, iteration: int) -> None:
+        """Choose codes of a group, and then its codebooks, given what the others leave along the vectors."""
+        whole, X, rest = self.whole, state.part(group), state.rest(group)
+        # Numbers of passes that training has not had.
+        seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
+        steps = whole.encoder.for_training().steps()
+        coder = _core.Encoder(state.words[group], "group", whole.objective.eta, steps, seed, whole.n_jobs)
+        target = _core.Target(X, rest=np.stack([state.norms, rest], axis=1))
+        state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
+        state.words[group] = self._update(state, group, X, rest)
+        state.measure(group, X)
+
+    def _update(self, state: _State, group: int, X: Floats, rest: Doubles) -> Floats:
+        """Return better codebooks for the codes of a group.
+
+        With u_g = x_g / ‖x‖, of the loss ‖e_g‖² + β(⟨e_g, u_g⟩ + rest / ‖x‖)² the first term gives the plain equations,
+        the second adds β u_g u_gᵀ to each vector's part of the left side and β u_g (‖x_g‖² + rest) / ‖x‖ to that of
+        the right one.
+        """
+        whole, weights = self.whole, self._shards.weights
+        words, codes = state.words[group], state.codes[group]
+        (M, K, d), beta = words.shape, whole.objective.eta - 1
+        weights = np.ones(len(X)) if weights is None else weights
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        inverse = np.divide(1, state.norms**2, out=np.zeros(len(X)), where=state.norms > 0)
+        own = Local(X, weights, whole.n_jobs)
+        A, b = own.equations(codes, K, None)
+        scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
+        along = replace(own, weights=weights * np.maximum(squares + rest, 0) * inverse)
+        b += beta * along.equations(codes, K, None)[1]
+        counts = np.einsum("ii->i", A).copy()
+        trainer = replace(whole, shards=own, n_codebooks=M, objective=Objective())
+        pull = trainer.pull(state.error(group))
+        start = words.reshape(-1, d).astype(np.float64)
+        uses = counts.reshape(M, K, 1)
+        total = uses.sum(axis=1, keepdims=True)
+        b.reshape(M, K, d)[:] += pull * (uses * start.reshape(M, K, d)).sum(axis=1, keepdims=True) / total
+        A.reshape(-1)[:: len(A) + 1] += pull
+        A *= scale
+        b *= scale
+        diagonal = np.einsum("ii->i", A).copy()
+        across = replace(own, weights=weights * squares * inverse)
+        unknowns = solver.descend(
+            _halved(A),
+            b,
+            start,
+            diagonal * (1 + beta * float(np.mean(squares * inverse)) / d),
+            whole.ridge * (diagonal.mean() or 1.0),
+            lambda P: across.apply(codes, K, P, None) * (beta * scale),
+            whole.n_jobs,
+        )
+        return np.ascontiguousarray(unknowns.astype(np.float32).reshape(M, K, d))
+
+    def _assembled(self, groups: Groups, words: list[Floats]) -> Floats:
+        """Return codebooks (M, K, d) in the space of the vectors."""
+        d = len(groups.basis)
+        codebooks = np.empty((self.whole.n_codebooks, self.whole.n_codewords, d), np.float32)
+        for group, own in enumerate(words):
+            axes = groups.basis[:, groups.columns(group)].T.astype(np.float64)
+            for place, book in zip(codebooks[groups.places(group)], own, strict=True):
+                place[:] = book @ axes
+        directions = self.whole.objective.directions
+        return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
+
+
+@dataclass
+class _State:
+    """Codebooks and codes of each group, and the errors that they leave in each vector."""
+
+    trainer: GroupTrainer
+    groups: Groups
+    words: list[Floats]
+    codes: list[Any]
+    norms: Doubles
+    along: Doubles
+    squares: Doubles
+
+    @classmethod
+    def of(cls, trainer: GroupTrainer, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
+        whole, shards = trainer.whole, trainer._shards
+        norms = _core.norms(shards.X, whole.objective.directions, whole.n_jobs)
+        sizes = len(words), len(norms)
+        state = cls(trainer, groups, words, codes, norms, np.zeros(sizes), np.zeros(sizes))
+        for group in range(len(words)):
+            state.measure(group, state.part(group))
+        return state
+
+    def part(self, group: int) -> Floats:
+        return self.trainer._part(self.groups, group)
+
+    def measure(self, group: int, X: Floats) -> None:
+        """Note the errors of a group, and of these the part along the vectors."""
+        left = X - _core.decode(self.words[group], self.codes[group], self.trainer.whole.n_jobs)
+        self.along[group] = np.einsum("ij,ij->i", left, X, dtype=np.float64)
+        self.squares[group] = np.einsum("ij,ij->i", left, left, dtype=np.float64)
+
+    def rest(self, group: int) -> Doubles:
+        """⟨e, x⟩ over the other groups, of each vector."""
+        rest: Doubles = self.along.sum(axis=0) - self.along[group]
+        return rest
+
+    def error(self, group: int) -> float:
+        """Return the mean squared error of a group, by weight."""
+        return float(np.average(self.squares[group], weights=self.trainer._shards.weights))
+
+    def loss(self) -> float:
+        """Return the mean loss of the whole, by weight."""
+        beta = self.trainer.whole.objective.eta - 1
+        shares = np.divide(self.along.sum(axis=0), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0)
+        return float(np.average(self.squares.sum(axis=0) + beta * shares**2, weights=self.trainer._shards.weights))
