@@ -28,6 +28,11 @@
 //! any of them: so they are kept from one segment to the next as long as 160 to 255 steps span the lack, and only the
 //! 256 bytes of the last column are made anew.
 //!
+//! **Many tables.** Each byte is rounded down, by half a step on average: with M tables M / 2 of the 254 steps are lost,
+//! and of 64 tables' sums few would be discarded. So of more than [`NARROW`] columns the sums have 16 bits, and a step is
+//! 1/255 of the widest table: what is lost then is a small part of what sums differ by, for any M. The step follows
+//! from the tables alone, and they are rounded once.
+//!
 //! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
 //! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
 //!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first order;
@@ -57,6 +62,9 @@ const FRESH: f64 = 254.0;
 /// Tables are made anew when less than this many steps pass.
 const STALE: f64 = 160.0;
 
+/// Columns up to which sums have 8 bits.
+const NARROW: usize = 40;
+
 /// Byte tables of one query and the limit that goes with them.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
@@ -77,16 +85,20 @@ pub(super) struct Bounds<'a> {
     /// Of the tables, and of the last column if there is one.
     bytes: Vec<[u8; 256]>,
     /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
-    last: (f32, Option<u8>),
+    last: (f32, Option<u16>),
+    /// The step of sums of 16 bits, if there are so many columns.
+    wide: Option<f64>,
 }
 
 impl<'a> Bounds<'a> {
     /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
     pub(super) fn new(tables: &'a [Table], query: usize, n_columns: usize) -> Option<Self> {
-        let (mut maxima, mut best, mut magnitude) = (Vec::with_capacity(tables.len()), 0.0, 0.0);
+        let (mut maxima, mut best, mut magnitude, mut widest) =
+            (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
         for table in tables {
             let (least, most) = range(table)?;
             maxima.push(most);
+            widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
             magnitude += f64::from(most).abs().max(f64::from(least).abs());
         }
@@ -105,6 +117,7 @@ impl<'a> Bounds<'a> {
             needs: Vec::new(),
             bytes,
             last,
+            wide: (n_columns > NARROW).then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
         })
     }
 
@@ -129,11 +142,16 @@ impl<'a> Bounds<'a> {
 
     /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not. `None` where
     /// nothing can be proven. Makes the byte tables anew where that pays.
-    pub(super) fn limit(&mut self, floor: f32) -> Option<u8> {
+    pub(super) fn limit(&mut self, floor: f32) -> Option<u16> {
         if floor != self.last.0 {
             self.last = (floor, self.new_limit(floor.into()));
         }
         self.last.1
+    }
+
+    /// Whether sums have 16 bits; those of 8 have limits of 8, too.
+    pub(super) fn is_wide(&self) -> bool {
+        self.wide.is_some()
     }
 
     /// The byte tables of the last limit.
@@ -141,7 +159,7 @@ impl<'a> Bounds<'a> {
         &self.bytes
     }
 
-    fn new_limit(&mut self, floor: f64) -> Option<u8> {
+    fn new_limit(&mut self, floor: f64) -> Option<u16> {
         if !self.is_small {
             return None;
         }
@@ -151,8 +169,15 @@ impl<'a> Bounds<'a> {
         if !lack.is_finite() || lack > MAX_STEP * FRESH {
             return None;
         }
-        if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH {
-            self.step = (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP);
+        let step = match self.wide {
+            Some(step) => step,
+            None if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH => {
+                (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP)
+            }
+            None => self.step,
+        };
+        if step != self.step {
+            self.step = step;
             let inverse = (1.0 / self.step) as f32;
             for ((bytes, table), &most) in self.bytes.iter_mut().zip(self.tables).zip(&self.maxima) {
                 quantize(bytes, table, most, inverse);
@@ -164,8 +189,9 @@ impl<'a> Bounds<'a> {
                 .zip(&self.needs)
                 .for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
         }
-        let limit = (lack / self.step + SLACK) as u16 + 1; // rounds down
-        Some(u8::try_from(limit).expect("at most FRESH + 1: a sum saturated at 255 does not pass"))
+        // At most FRESH + 1, or the largest of 16 bits: a sum that is saturated does not pass.
+        let limit = lack / self.step + SLACK;
+        (limit < f64::from(u16::MAX - 1)).then(|| limit as u16 + 1) // rounds down
     }
 
     fn is_small(&self) -> bool {

@@ -152,7 +152,12 @@ impl<'a> Scanner<'a> {
         {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
-            self.kernel.filter(lines, bounds.bytes(), limit, hits);
+            if bounds.is_wide() {
+                self.kernel.filter_wide(lines, bounds.bytes(), limit, hits);
+            } else {
+                let limit = u8::try_from(limit).expect("a limit of 8 bits");
+                self.kernel.filter(lines, bounds.bytes(), limit, hits);
+            }
             return self.score_marked(blocks, lines, hits, marked(hits));
         }
         self.score_all(blocks, lines);

@@ -49,6 +49,26 @@ impl Kernel {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             Isa::Neon => unsafe { neon::filter(lines, tables, limit, hits) },
+            _ => scalar::filter(lines, tables, limit.into(), hits),
+        }
+    }
+
+    /// [`filter`](Self::filter) with sums and a limit of 16 bits.
+    ///
+    /// # Panics
+    /// `lines` are not M for each of `hits`.
+    pub(super) fn filter_wide(self, lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+        assert!(lines.len() == hits.len() * tables.len());
+        match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe { avx512::filter_wide(lines, tables, limit, hits) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { avx2::filter_wide(lines, tables, limit, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { neon::filter_wide(lines, tables, limit, hits) },
             _ => scalar::filter(lines, tables, limit, hits),
         }
     }
@@ -59,7 +79,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(lines: &[Line], tables: &[[u8; 256]], limit: u8) -> Vec<u64> {
+    fn naive(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> Vec<u64> {
         let marks = lines.chunks_exact(tables.len()).map(|lines| {
             (0..64).fold(0, |marks, lane| {
                 let values =
@@ -81,11 +101,20 @@ mod tests {
             let lines: Vec<Line> = (0..blocks * m).map(|_| std::array::from_fn(|_| random(256))).collect();
             let tables: Vec<[u8; 256]> = (0..m).map(|_| std::array::from_fn(|_| random(size))).collect();
             let limit = random(256);
-            let want = naive(&lines, &tables, limit);
+            let want = naive(&lines, &tables, limit.into());
+            // About what sums are, so that some pass; or anything, up to what saturates.
+            let wide_limit = match seed % 4 {
+                0 => (seed >> 8) as u16,
+                1 => u16::MAX - 1,
+                _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
+            };
+            let want_wide = naive(&lines, &tables, wide_limit);
             for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, &mut hits);
                 prop_assert_eq!(&hits, &want, "{}", kernel.isa.name());
+                kernel.filter_wide(&lines, &tables, wide_limit, &mut hits);
+                prop_assert_eq!(&hits, &want_wide, "wide, {}", kernel.isa.name());
             }
         }
     }
