@@ -74,7 +74,7 @@ class CompositionalCodes(Quantizer):
         The initial codebooks: residual k-means, random vectors, or an array of your own.
     effort : {"low", "default", "high"}, default "default"
         How much time training and encoding take: the rounds of `LocalSearch`, `anneal` and `max_iter` where they are
-        not given.
+        not given. Groups of codebooks take half the iterations each, and an eighth of the rounds.
     anneal : int or None, default None
         Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
@@ -385,6 +385,8 @@ class CompositionalCodes(Quantizer):
 
     def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder, effort = self._coder(), EFFORTS[self.effort]
+        if self._count_groups(shards.shape[1]) > 1:
+            effort = effort.of_group()
         anneal = effort.anneal if self.anneal is None else self.anneal
         if not encoder.anneals or not isinstance(self.init, str):
             anneal = 0

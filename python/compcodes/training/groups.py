@@ -130,31 +130,44 @@ class GroupTrainer:
     def run(self, init: str) -> tuple[Trained, Groups]:
         """Train from `init`, "residual" or "random"; codes are of no use, and left out."""
         started = time.perf_counter()
-        whole, shards = self.whole, self._shards
-        shards.check()
+        history: list[dict[str, Any]] = []
+
+        def record(objective: float) -> None:
+            seconds, n = time.perf_counter() - started, self._shards.shape[0]
+            history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
+
+        whole = self.whole
+        self._shards.check()
         groups = split(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
         words, codes = [], []
         for group in range(self.n_groups):
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
-        state = _State.of(self, groups, words, codes)
-        losses, best = [state.loss()], words
-        for iteration in range(REFINED if whole.objective.eta > 1 and losses[0] > 0 else 0):
+        state, best = _State.of(self, groups, words, codes), list(words)
+        record(state.loss())
+        for iteration in range(REFINED if whole.objective.eta > 1 and history[0]["objective"] > 0 else 0):
             for group in range(self.n_groups):
                 self._refine(state, group, iteration)
-            losses.append(state.loss())
-            if losses[-1] >= losses[-2]:
-                losses.pop()
+                self._tell(self.n_groups * self._passes + iteration * self.n_groups + group + 1, 0, 1)
+            if state.loss() >= history[-1]["objective"]:
                 break
             best = list(state.words)
-        codebooks = self._assembled(groups, best)
-        seconds = time.perf_counter() - started
-        history = [
-            {"iteration": i, "objective": loss, "seconds": seconds, "vectors": shards.shape[0]}
-            for i, loss in enumerate(losses)
-        ]
-        return Trained(codebooks, None, history), groups
+            record(state.loss())
+        if whole.report is not None:
+            whole.report(1, 1)
+        return Trained(self._assembled(groups, best), None, history), groups
+
+    @property
+    def _passes(self) -> int:
+        """Of a group over the vectors."""
+        return self.whole.anneal + self.whole.max_iter + 2
+
+    def _tell(self, passes: int, done: int, total: int) -> None:
+        """Report so many passes, and of one more a part."""
+        whole = self.n_groups * (self._passes + REFINED)
+        if self.whole.report is not None:
+            self.whole.report(passes * total + done, whole * total)
 
     @property
     def _shards(self) -> Local:
@@ -190,9 +203,12 @@ class GroupTrainer:
         return _core.rotated(self._shards.X, np.ascontiguousarray(basis), self.whole.n_jobs)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
-        whole, report = self.whole, self.whole.report
+        whole, passes = self.whole, self._passes
         shards = replace(self._shards, X=self._part(groups, group))
-        told = report and (lambda done, total: report(group * total + done, self.n_groups * total))
+
+        def told(done: int, total: int) -> None:
+            self._tell(group * passes, passes * done, total)
+
         seed = (whole.seed + group) % 2**64
         return replace(
             whole,
@@ -200,7 +216,7 @@ class GroupTrainer:
             n_codebooks=groups.members[group],
             objective=Objective(),
             seed=seed,
-            report=told,
+            report=whole.report and told,
         )
 
     def _refine(self, state: _State, group: int, iteration: int) -> None:

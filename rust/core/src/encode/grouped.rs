@@ -27,8 +27,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Passes over the groups where an error along x counts more than others.
-pub(super) const SWEEPS: usize = 3;
-/// Rounds of local search that a group has in a sweep, of those that a model of one group has.
+pub(super) const SWEEPS: usize = 2;
+/// Of so many rounds of local search that a model of one group has, a group has one, over all sweeps.
 const SHARE: usize = 8;
 /// What the local search of a group begins with: a beam needs no second Gram matrix, as a greedy start does.
 const BEAM: Start = Start::Beam { width: 4 };
@@ -73,7 +73,8 @@ impl GroupedEncoder {
         };
         let encoding = match encoding {
             Encoding::LocalSearch { rounds, seed, .. } => {
-                Encoding::LocalSearch { start: BEAM, rounds: rounds.div_ceil(SHARE), seed }
+                let sweeps = if loss == Loss::RECONSTRUCTION { 1 } else { SWEEPS };
+                Encoding::LocalSearch { start: BEAM, rounds: rounds.div_ceil(SHARE * sweeps), seed }
             }
             other => other,
         };
