@@ -14,6 +14,7 @@ __all__ = [
     "Model",
     "Moments",
     "SubspaceEncoder",
+    "Target",
     "UnitRows",
     "__version__",
     "apply_along",

@@ -24,13 +24,13 @@
 //! Keeping M tables for each vector up to date with every change, as one would for a single vector, reads two rows over
 //! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
 
-use super::lanes;
 use super::levels::{self, LEVELS, Levels};
 use super::space::{Space, Vector};
+use super::{lanes, local_search_tables};
 use crate::isa::Level;
 
 /// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
-const SWEEPS: usize = 16;
+pub(super) const SWEEPS: usize = 16;
 
 /// What the vector's own scores may come to on either side of their middle, in steps. With the sums of Gram rows, and half
 /// a step for each number rounded, it fits 16 bits.
@@ -42,11 +42,11 @@ const DRAWN: usize = 16;
 /// The search for the codes of some vectors.
 #[derive(Default)]
 pub(super) struct Search {
-    states: Vec<State>,
+    pub(super) states: Vec<State>,
     /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
-    own: Vec<Levels>,
+    pub(super) own: Vec<Levels>,
     /// Their projections, counted from the middle of their codebook, as shares of `reach`; laid out alike.
-    projections: Vec<Levels>,
+    pub(super) projections: Vec<Levels>,
     /// The codes that are kept and those on trial, `[vector][codebook]`, as numbers of rows of the Gram matrix.
     kept: Vec<u32>,
     trial: Vec<u32>,
@@ -60,19 +60,19 @@ pub(super) struct Search {
 
 /// What is known of one vector beside its code.
 #[derive(Clone, Copy, Default)]
-struct State {
+pub(super) struct State {
     /// Steps in one unit of loss.
     steps: f32,
     /// Gram rows are halved so many times: of a vector with scores beyond [`OWN`].
-    shift: u32,
+    pub(super) shift: u32,
     /// The largest projection, counted from the middle of its codebook.
     reach: f32,
     /// The sum of the middles, less what all projections should sum up to.
     offset: f32,
     /// e of no other codebook left out, for the code that is kept and the one on trial.
-    along: [f32; 2],
+    pub(super) along: [f32; 2],
     /// What the changes of the code on trial add to the loss, in steps.
-    difference: f32,
+    pub(super) difference: f32,
     /// Changes so far.
     changes: u32,
 }
@@ -83,7 +83,7 @@ struct Turn {
     vector: u32,
     /// 2¹⁶ times what a projection counts, in steps, after scores were halved `halvings` times.
     factor: i16,
-    halvings: u16,
+    halvings: u32,
     /// Steps for each unit of projection.
     slope: f32,
     /// The least score so far, and whose it is; [`i16::MAX`] if there is none.
@@ -108,6 +108,43 @@ impl State {
     #[inline(always)]
     fn unit(&self) -> f32 {
         self.reach / f32::from(i16::MAX)
+    }
+
+    /// Begins with a code whose projections sum up to `sum`, in levels.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, sum: i32) {
+        self.along = [self.offset + sum as f32 * self.unit(); 2];
+    }
+
+    /// What projections count in the turn of a codebook that has the projection `own`: 2¹⁶ times a level's weight in
+    /// steps, after scores were halved so many times; and the steps for each unit of projection.
+    #[inline(always)]
+    pub(super) fn weigh(&self, beta: f32, own: i16) -> (i16, u32, f32) {
+        let e = self.along[1] - f32::from(own) * self.unit();
+        let slope = 2.0 * beta * e * self.steps;
+        let (mut factor, mut halvings) = (2.0 * slope * self.reach, 0);
+        while factor.abs() > f32::from(i16::MAX) && halvings < i16::BITS - 1 {
+            factor *= 0.5;
+            halvings += 1;
+        }
+        (factor as i16, halvings, slope)
+    }
+
+    /// The difference in steps of a change of projections, of that of halved and rounded scores; and what it adds to the
+    /// sum of projections.
+    #[inline(always)]
+    pub(super) fn refine(
+        &self,
+        mut difference: f32,
+        (from, to): (i16, i16),
+        (factor, halvings, slope): (i16, u32, f32),
+    ) -> (f32, f32) {
+        let (from, to, factor) = (i32::from(from), i32::from(to), i32::from(factor));
+        let step = (to - from) as f32 * self.unit();
+        // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
+        difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
+        difference *= (1u32 << halvings) as f32;
+        (difference + slope * step, step)
     }
 }
 
@@ -172,6 +209,9 @@ impl Search {
     /// Improves `codes` (n, M) in `rounds` rounds.
     #[inline(always)]
     pub(super) fn run<L: Level>(&mut self, space: &Space<'_>, rounds: usize, seed: u64, codes: &mut [u8]) {
+        if let Some(rows) = space.rows {
+            return local_search_tables::run::<L>(self, space, rows, (rounds, seed), codes);
+        }
         let m = space.n_codebooks;
         self.trial.clear();
         for code in codes.chunks_exact(m) {
@@ -189,8 +229,7 @@ impl Search {
                     let levels = &self.projections[place(space, self.states.len(), space.book(book), v)];
                     sum += i32::from(levels::get(levels, k.into()));
                 }
-                let state = &mut self.states[v];
-                state.along = [state.offset + sum as f32 * state.unit(); 2];
+                self.states[v].begin(sum);
             }
         }
         let mut order: Vec<usize> = (0..m).collect();
@@ -213,26 +252,9 @@ impl Search {
     /// in turn they would mostly go back. More codebooks than these would take longer, and find less.
     #[inline(always)]
     fn perturb<L: Level>(&mut self, space: &Space<'_>, random: &mut Random, order: &mut [usize]) {
-        let m = space.n_codebooks;
-        let mut perturbed = 0u64;
-        for _ in 0..(3 * m / 8).max(1) {
-            let mut book = random.below(m);
-            while perturbed >> book & 1 == 1 {
-                book = random.below(m);
-            }
-            perturbed |= 1 << book;
-            // A power of two: they are lanes of one register.
-            let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
-            let drawn = size * random.below(space.n_codewords.div_ceil(size));
-            let choice = Choice::Drawn(drawn / LEVELS, drawn % LEVELS, size);
-            self.take::<L>(space, book, choice, true);
-        }
-        let (mut first, mut last) = (0, m - perturbed.count_ones() as usize);
-        for book in 0..m {
-            let place = if perturbed >> book & 1 == 1 { &mut last } else { &mut first };
-            order[*place] = book;
-            *place += 1;
-        }
+        drawn(space, random, order, |book, first, size| {
+            self.take::<L>(space, book, Choice::Drawn(first / LEVELS, first % LEVELS, size), true);
+        });
     }
 
     /// Lets each codebook in turn take the best codeword given the others, until none changes.
@@ -310,14 +332,7 @@ impl Search {
             };
             if space.beta > 0.0 {
                 let own = levels::get(&projections[place(space, n, space.book(book), v)], from);
-                let e = state.along[1] - f32::from(own) * state.unit();
-                turn.slope = 2.0 * space.beta * e * state.steps;
-                let mut factor = 2.0 * turn.slope * state.reach;
-                while factor.abs() > f32::from(i16::MAX) && turn.halvings < i16::BITS as u16 - 1 {
-                    factor *= 0.5;
-                    turn.halvings += 1;
-                }
-                turn.factor = factor as i16;
+                (turn.factor, turn.halvings, turn.slope) = state.weigh(space.beta, own);
             }
             turns.push(turn);
         }
@@ -402,7 +417,7 @@ impl Search {
             }
             if ALONG {
                 let Some(projections) = projections.get(at..at + R) else { continue };
-                let (factor, halvings) = (L::splat(turn.factor), u32::from(turn.halvings));
+                let (factor, halvings) = (L::splat(turn.factor), turn.halvings);
                 for r in 0..R {
                     let product = L::multiply_high(factor, L::load(&projections[r].0));
                     sums[r] = L::add_saturating(L::shift_right(sums[r], halvings), product);
@@ -456,14 +471,10 @@ impl Search {
                 let mut step = 0.0;
                 if space.beta > 0.0 {
                     let projections = &projections[place(space, n, space.book(book), v)];
-                    let projection = |k: i16| i32::from(levels::get(projections, k as usize));
-                    let (to, from) = (projection(turn.codeword), projection(turn.from));
-                    step = (to - from) as f32 * state.unit();
-                    // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
-                    let factor = i32::from(turn.factor);
-                    difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
-                    difference *= (1u32 << turn.halvings) as f32;
-                    difference += turn.slope * step;
+                    let projection = |k: i16| levels::get(projections, k as usize);
+                    let change = (projection(turn.from), projection(turn.codeword));
+                    (difference, step) =
+                        state.refine(difference, change, (turn.factor, turn.halvings, turn.slope));
                 }
                 if difference < 0.0 || perturbing {
                     state.along[1] += step;
@@ -508,15 +519,46 @@ impl Search {
     }
 }
 
+/// Draws what a round perturbs: calls `draw` with some codebooks, and for each with the first of the codewords drawn and
+/// how many they are; puts these codebooks last in `order`.
+#[inline(always)]
+pub(super) fn drawn(
+    space: &Space<'_>,
+    random: &mut Random,
+    order: &mut [usize],
+    mut draw: impl FnMut(usize, usize, usize),
+) {
+    let m = space.n_codebooks;
+    // A power of two: they are lanes of one register.
+    let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
+    // Measured on SIFT: of 16 codebooks of 16 codewords 3 or 4 find most in a given time, of 8 of 256 it is 3.
+    let times = if space.n_codewords <= local_search_tables::MOST { m / 4 } else { 3 * m / 8 };
+    let mut perturbed = 0u64;
+    for _ in 0..times.max(1) {
+        let mut book = random.below(m);
+        while perturbed >> book & 1 == 1 {
+            book = random.below(m);
+        }
+        perturbed |= 1 << book;
+        draw(book, size * random.below(space.n_codewords.div_ceil(size)), size);
+    }
+    let (mut first, mut last) = (0, m - perturbed.count_ones() as usize);
+    for book in 0..m {
+        let place = if perturbed >> book & 1 == 1 { &mut last } else { &mut first };
+        order[*place] = book;
+        *place += 1;
+    }
+}
+
 /// Where the levels of vector `v` of `n` for the codewords of `book` are.
 #[inline(always)]
-fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
+pub(super) fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
     let width = space.gram.width();
     (book * n + v) * width..(book * n + v + 1) * width
 }
 
 /// SplitMix64 (Steele et al. 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     #[inline(always)]

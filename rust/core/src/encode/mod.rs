@@ -11,6 +11,7 @@ mod grouped;
 mod lanes;
 mod levels;
 mod local_search;
+mod local_search_tables;
 mod loss;
 mod nearest;
 mod normalise;
@@ -42,6 +43,7 @@ use crate::vectors::basis::Directions;
 use choose::{Given, Scratch};
 use errors::check_rows;
 use gram::Gram;
+use local_search_tables::Rows;
 use ndarray::{Array1, Array2};
 use normalise::normalise;
 use rayon::prelude::*;
@@ -166,6 +168,8 @@ pub struct Encoder {
     encoding: Encoding,
     /// The Gram matrix of beam and local search; empty for the greedy encoder.
     coarse_gram: Gram,
+    /// That of local search among few codewords.
+    rows: Option<Rows>,
     /// Along which vectors are stretched before they are encoded, as the codebooks are.
     directions: Option<Directions>,
 }
@@ -233,6 +237,7 @@ impl Encoder {
             beta: 0.0,
             encoding: Encoding::Greedy,
             coarse_gram: Gram::default(),
+            rows: None,
             directions: None,
         };
         encoder.center_products = encoder.center_products(word);
@@ -265,6 +270,8 @@ impl Encoder {
         let (m, k, _) = self.codebooks.view().dim();
         if encoding != Encoding::Greedy && m > 1 {
             self.coarse_gram = Gram::new(&self.gram, self.panels.columns(), self.stride, k, m);
+            let local = matches!(encoding, Encoding::LocalSearch { .. }) && !self.selection.is_shared();
+            self.rows = if local { Rows::new(&self.coarse_gram, m, k) } else { None };
         }
         self.encoding = encoding;
         self
@@ -373,6 +380,7 @@ impl Encoder {
     fn space(&self) -> Space<'_> {
         Space {
             gram: &self.coarse_gram,
+            rows: self.rows.as_ref(),
             n_codewords: self.codebooks.view().dim().1,
             stride: self.stride,
             n_codebooks: self.codebooks.n_codebooks(),

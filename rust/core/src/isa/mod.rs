@@ -7,9 +7,11 @@
 
 #![allow(unsafe_code)]
 
+mod halves;
 mod words;
 
 use crate::error::{Result, invalid};
+pub(crate) use halves::{HALF, Halves};
 use std::sync::OnceLock;
 pub(crate) use words::Words;
 
@@ -97,7 +99,7 @@ pub(crate) trait Kernel {
 }
 
 /// An [`Isa`] as a type, so that kernels choose their block sizes at compile time.
-pub(crate) trait Level: Words {
+pub(crate) trait Level: Words + Halves {
     /// Which it is.
     const ISA: Isa;
     /// Whether `f32::mul_add` is one instruction here, and not a slow call; without, the same result is computed.

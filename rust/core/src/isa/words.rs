@@ -21,6 +21,8 @@ pub(crate) trait Words {
     fn splat(value: i16) -> Self::V;
     /// a + b, of sums that do not overflow.
     fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// a − b, of differences that do not overflow.
+    fn subtract(a: Self::V, b: Self::V) -> Self::V;
     /// a + b, kept within 16 bits.
     fn add_saturating(a: Self::V, b: Self::V) -> Self::V;
     fn min(a: Self::V, b: Self::V) -> Self::V;
@@ -57,6 +59,14 @@ impl Words for Portable {
     fn add(mut a: Self::V, b: Self::V) -> Self::V {
         for l in 0..WORDS {
             a[l] = a[l].wrapping_add(b[l]);
+        }
+        a
+    }
+
+    #[inline(always)]
+    fn subtract(mut a: Self::V, b: Self::V) -> Self::V {
+        for l in 0..WORDS {
+            a[l] = a[l].wrapping_sub(b[l]);
         }
         a
     }
@@ -163,6 +173,12 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn subtract(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { [_mm256_sub_epi16(a[0], b[0]), _mm256_sub_epi16(a[1], b[1])] }
+        }
+
+        #[inline(always)]
         fn add_saturating(a: Self::V, b: Self::V) -> Self::V {
             // SAFETY: as above.
             unsafe { [_mm256_adds_epi16(a[0], b[0]), _mm256_adds_epi16(a[1], b[1])] }
@@ -266,6 +282,12 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn subtract(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: as above.
+            unsafe { _mm512_sub_epi16(a, b) }
+        }
+
+        #[inline(always)]
         fn add_saturating(a: Self::V, b: Self::V) -> Self::V {
             // SAFETY: as above.
             unsafe { _mm512_adds_epi16(a, b) }
@@ -334,6 +356,7 @@ mod tests {
             let halved = L::add(L::shift_right(a, 1), L::shift_right(b, 1));
             let results = [
                 halved,
+                L::subtract(L::shift_right(a, 1), L::shift_right(b, 1)),
                 L::splat(self.0[0][0]),
                 L::add_saturating(a, b),
                 L::min(a, b),
