@@ -96,8 +96,7 @@ class CompositionalCodes(Quantizer):
     n_groups : int or "auto", default "auto"
         Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
         memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
-        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one
-        group elsewhere. Several groups need the selection "group".
+        there are more than 16 of 256 codewords, and one group elsewhere. Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
@@ -285,7 +284,7 @@ class CompositionalCodes(Quantizer):
         self._check()
         X, weights = self._training_data(X, sample_weight)
         if not hasattr(self, "codebooks_"):
-            if self._count_groups(X.shape) > 1:
+            if self._count_groups(X.shape[1]) > 1:
                 raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
             trainer, trained, loss, groups = self._train(X, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
@@ -346,7 +345,7 @@ class CompositionalCodes(Quantizer):
         progress: ProgressLike,
     ) -> tuple[Trainer, Trained, losses.Loss, Groups | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init, n_groups = self._init_for(X.shape[1]), self._count_groups(X.shape)
+        init, n_groups = self._init_for(X.shape[1]), self._count_groups(X.shape[1])
         if isinstance(loss, losses.InnerProduct):
             plain = self._trainer(Local(X, n_jobs=self.n_jobs), seed, staged(progress, "choose loss"))
             # Groups have the parameters that suit one of them.
@@ -365,11 +364,10 @@ class CompositionalCodes(Quantizer):
         trained, groups = GroupTrainer(trainer, n_groups).run(init)
         return trainer, trained, loss, groups
 
-    def _count_groups(self, shape: tuple[int, ...]) -> int:
+    def _count_groups(self, dim: int) -> int:
         if self.selection != "group" and self.n_groups == "auto" and self.n_codebooks <= TOGETHER:
             return 1
-        n = shape[0] if self.max_train is None else min(shape[0], self.max_train)
-        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, (n, shape[1]))
+        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim)
         if count > 1 and self.selection != "group":
             raise ArgumentValueError("selection", f"is {self.selection!r}, in {count} groups: want 'group'")
         return count
@@ -387,7 +385,7 @@ class CompositionalCodes(Quantizer):
 
     def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder, effort = self._coder(), EFFORTS[self.effort]
-        if self._count_groups(shards.shape) > 1:
+        if self._count_groups(shards.shape[1]) > 1:
             effort = effort.of_group()
         anneal = effort.anneal if self.anneal is None else self.anneal
         if not encoder.anneals or not isinstance(self.init, str):

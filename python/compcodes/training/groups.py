@@ -30,9 +30,7 @@ TOGETHER = 64
 ALONE = 4096
 """Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
 CODEWORDS = 2048
-"""Codewords of all codebooks of a group, at most about so many: 8 codebooks of 256."""
-VECTORS = 10
-"""Training vectors for each of those codewords, at least about: with fewer, smaller groups fit less of the noise."""
+"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
 SAMPLE = 50_000
 """The most vectors that the rotation is learnt from."""
 REFINED = 2
@@ -62,12 +60,8 @@ class Groups:
         return self.members, self.sizes, self.basis
 
 
-def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, shape: tuple[int, int]) -> int:
-    """Return how many groups there are, for training vectors of this shape.
-
-    "auto" is as few as are fast and do not overfit, but no more than dimensions.
-    """
-    n, dim = shape
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions."""
     if n_groups != "auto":
         count = int(n_groups)
         if count > n_codebooks:
@@ -76,8 +70,7 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, shape: tupl
             raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
     else:
         codewords = n_codebooks * n_codewords
-        own = max(min(n // VECTORS, CODEWORDS), n_codewords)
-        count = 1 if codewords <= ALONE else -(-codewords // own)
+        count = 1 if codewords <= ALONE else -(-codewords // CODEWORDS)
         count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
     if n_codebooks > TOGETHER * count:
         raise ArgumentValueError(
