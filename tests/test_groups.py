@@ -7,7 +7,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.training.groups import grouped, split
+from compcodes.training.groups import grouped, splits
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
 """A short training."""
@@ -132,20 +132,31 @@ def test_how_many_groups():
     assert grouped(5, 16, 256, 384) == 5
 
 
-def test_components_are_dealt_so_that_groups_have_equally_much_to_say():
+def test_groups_have_equally_much_to_say():
     variances = np.logspace(2, -2, 32)
-    groups = split(np.diag(variances), 16, 256, 4)
-    assert groups.members == [4] * 4
-    assert sum(groups.sizes) == 32
-    own = [variances[np.abs(groups.basis[:, groups.columns(g)]).argmax(axis=0)] for g in range(4)]
-    products = [np.log2(values[values > 0.1]).sum() for values in own]
-    assert np.ptp(products) < 2
-    np.testing.assert_allclose(groups.basis.T @ groups.basis, np.eye(32), atol=1e-6)
-    # Members count: one of two codebooks has two thirds of what three have to say together.
-    uneven = split(np.diag(variances), 3, 256, 2)
-    assert uneven.members == [2, 1]
-    assert uneven.sizes[0] > uneven.sizes[1]
-    assert split(np.zeros((6, 6)), 4, 16, 3).sizes == [2, 2, 2] or split(np.zeros((6, 6)), 4, 16, 3).sizes == [3, 2, 1]
+    for groups in splits(np.diag(variances), 16, 256, 4)[:2]:
+        assert groups.members == [4] * 4
+        own = [variances[np.abs(groups.basis[:, groups.columns(g)]).argmax(axis=0)] for g in range(4)]
+        assert np.ptp([np.log2(values[values > 0.1]).sum() for values in own]) < 12
+        np.testing.assert_allclose(groups.basis.T @ groups.basis, np.eye(32), atol=1e-6)
+    # Members count: two codebooks have twice as much to say as one.
+    uneven = splits(np.diag(variances), 3, 256, 2)
+    assert [groups.sizes for groups in uneven[2:]] == [[22, 10]]
+    assert all(groups.members == [2, 1] for groups in uneven)
+    for groups in splits(np.zeros((6, 6)), 4, 16, 3) + splits(np.diag([1e9, *[1e-9] * 5]), 4, 16, 3):
+        assert min(groups.sizes) >= 1
+        assert sum(groups.sizes) == 6
+
+
+def test_a_split_is_chosen_by_what_it_leaves():
+    rng = np.random.default_rng(0)
+    # Clusters in the 8 largest of 16 components: what tells them apart belongs together.
+    centres = rng.normal(size=(64, 8)) * 4
+    X = np.hstack([centres[rng.integers(64, size=4000)], rng.normal(size=(4000, 8))]).astype("f4")
+    X[:, :8] += 0.1 * rng.normal(size=(4000, 8)).astype("f4")
+    q = cc.CompositionalCodes(4, 64, n_groups=2, loss="reconstruction", anneal=2, max_iter=1).fit(X)
+    together = [np.abs(q._groups.basis[:8, q._groups.columns(g)]).max() > 0.5 for g in range(2)]
+    assert together == [True, False]
 
 
 @pytest.mark.parametrize(

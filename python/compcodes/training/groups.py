@@ -2,7 +2,9 @@
 
 The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
 memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together, so
-the split matters: principal components are dealt out so that each group has as much to say as its codebooks can.
+the split matters. Of normal data it is best to deal principal components out so that each group has as much to say as
+its codebooks can. Where vectors lie in clusters, components that tell these apart belong together. No rule knew which is
+the case, so a few splits are tried: see `GroupTrainer.split`.
 
 A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
 along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
@@ -10,20 +12,22 @@ along x counts more than others: that error is the sum of the groups' own, see `
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes.errors import ArgumentValueError
-from compcodes.training import solver
+from compcodes.training import encoders, solver
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer, _halved
 
-__all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "split"]
+__all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
 
 TOGETHER = 64
 """The most codebooks of a group."""
@@ -31,6 +35,10 @@ ALONE = 4096
 """Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
 CODEWORDS = 2048
 """Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+TRIED = 8000
+"""Vectors that splits are tried on; a quarter of them only to see how good these are."""
+CODEWORDS_TRIED = 64
+"""Codewords of a codebook then, at most: so many need no more vectors."""
 SAMPLE = 50_000
 """The most vectors that the rotation is learnt from."""
 REFINED = 2
@@ -81,12 +89,16 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -
     return count
 
 
-def split(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> Groups:
-    """Deal principal components out to groups, so that all have equally much to say per codebook.
+def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> list[Groups]:
+    """Return ways to split vectors of this covariance.
 
-    What a component has to say is its share of the bits of a code, if these go where they lower the squared error most:
-    half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
-    water-filling of normal components.) The largest share goes first, always to the group that has the least so far.
+    What a principal component has to say is its share of the bits of a code, if these go where they lower the squared
+    error most: half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
+    water-filling of normal components.)
+
+    - Dealt out: the largest share first, always to the group that has the least so far, per codebook.
+    - Runs of components, from the largest, that have equally much to say per codebook.
+    - Runs of equally many.
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -94,16 +106,38 @@ def split(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int
     vectors = vectors * np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], 0) < 0, -1, 1)
     members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
     shares = _shares(values, n_codebooks * np.log2(n_codewords))
-    loads, own = np.zeros(n_groups), [[] for _ in range(n_groups)]  # type: tuple[Doubles, list[list[int]]]
+    equal = np.ones(len(shares))
+    deals = (_dealt(shares, members), _runs(shares, members), _runs(equal, members))
+    return [
+        Groups(
+            members,
+            [len(own) for own in deal],
+            np.ascontiguousarray(vectors[:, np.concatenate(deal)], dtype=np.float32),
+        )
+        for deal in deals
+    ]
+
+
+def _dealt(shares: Doubles, members: list[int]) -> list[list[int]]:
+    loads, own = np.zeros(len(members)), [[] for _ in members]  # type: tuple[Doubles, list[list[int]]]
     for component, share in enumerate(shares):
-        counts = [len(components) / members[group] for group, components in enumerate(own)]
-        least = [(loads[group] if share > 0 else 0.0, counts[group]) for group in range(n_groups)]
-        group = min(range(n_groups), key=least.__getitem__)
+        counts = [len(components) / count for components, count in zip(own, members, strict=True)]
+        least = [(load if share > 0 else 0.0, count) for load, count in zip(loads, counts, strict=True)]
+        group = min(range(len(members)), key=least.__getitem__)
         own[group].append(component)
         loads[group] += share / members[group]
-    order = [component for components in own for component in components]
-    basis = np.ascontiguousarray(vectors[:, order], dtype=np.float32)
-    return Groups(members, [len(components) for components in own], basis)
+    return own
+
+
+def _runs(shares: Doubles, members: list[int]) -> list[list[int]]:
+    sums, count = np.cumsum(shares), len(shares)
+    wanted = sums[-1] * np.cumsum(members) / sum(members)
+    ends = np.searchsorted(sums, wanted[:-1] * (1 - 1e-9)) + 1
+    # At least a component each.
+    for group, end in enumerate(ends):
+        before = ends[group - 1] if group else 0
+        ends[group] = min(max(end, before + 1), count - len(members) + group + 1)
+    return [list(range(first, last)) for first, last in itertools.pairwise([0, *map(int, ends), count])]
 
 
 def _shares(values: Doubles, bits: float) -> Doubles:
@@ -138,7 +172,7 @@ class GroupTrainer:
 
         whole = self.whole
         self._shards.check()
-        groups = split(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
+        groups = self.split()
         words, codes = [], []
         for group in range(self.n_groups):
             trained = self._trainer(groups, group).run(init)
@@ -157,6 +191,42 @@ class GroupTrainer:
         if whole.report is not None:
             whole.report(1, 1)
         return Trained(self._assembled(groups, best), None, history), groups
+
+    def split(self) -> Groups:
+        """Return the split with the least squared error, after a short training on some vectors, of some others."""
+        whole = self.whole
+        sample = self._shards.sampled(TRIED, whole.seed)
+        candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
+        n = len(sample.X)
+        kept = np.arange(n) % 4 > 0
+        if n < 8:
+            return candidates[0]
+        own, other = (np.asarray(sample.X[np.flatnonzero(rows)]) for rows in (kept, ~kept))
+        weights = (None, None) if sample.weights is None else (sample.weights[kept], sample.weights[~kept])
+        if weights[1] is not None and not (weights[0].any() and weights[1].any()):
+            return candidates[0]
+
+        def error(groups: Groups) -> float:
+            total = 0.0
+            for group in range(self.n_groups):
+                trainer = replace(
+                    whole,
+                    shards=Local(self._rotated(own, groups, group), weights[0], whole.n_jobs),
+                    n_codebooks=groups.members[group],
+                    n_codewords=min(whole.n_codewords, CODEWORDS_TRIED),
+                    objective=Objective(),
+                    encoder=encoders.Beam(2),
+                    anneal=0,
+                    max_iter=1,
+                    report=None,
+                )
+                words, rest = trainer.run("residual").codebooks, self._rotated(other, groups, group)
+                coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
+                left = rest - _core.decode(words, coder.encode(rest, whole.n_jobs), whole.n_jobs)
+                total += np.average(np.einsum("ij,ij->i", left, left, dtype=np.float64), weights=weights[1])
+            return total
+
+        return min(candidates, key=error)
 
     @property
     def _passes(self) -> int:
@@ -197,10 +267,13 @@ class GroupTrainer:
 
     def _part(self, groups: Groups, group: int) -> Floats:
         """Return the vectors in the dimensions of a group, (n, d_g)."""
+        return self._rotated(self._shards.X, groups, group)
+
+    def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
         basis, directions = groups.basis[:, groups.columns(group)], self.whole.objective.directions
         if directions is not None:
             basis = basis + directions.T @ (directions @ basis)
-        return _core.rotated(self._shards.X, np.ascontiguousarray(basis), self.whole.n_jobs)
+        return _core.rotated(X, np.ascontiguousarray(basis), self.whole.n_jobs)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
         whole, passes = self.whole, self._passes
