@@ -3,8 +3,8 @@
 The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
 memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together, so
 the split matters. Of normal data it is best to deal principal components out so that each group has as much to say as
-its codebooks can. Where vectors lie in clusters, components that tell these apart belong together. No rule knew which is
-the case, so a few splits are tried: see `GroupTrainer.split`.
+its codebooks can. Where vectors lie in clusters, components that tell these apart belong together. No rule knew which
+is the case, so a few splits are tried: see `GroupTrainer.split`.
 
 A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
 along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
