@@ -7,7 +7,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.training.groups import grouped, splits
+from compcodes.training.groups import _shares, grouped, splits
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
 """A short training."""
@@ -134,10 +134,12 @@ def test_how_many_groups():
 
 def test_groups_have_equally_much_to_say():
     variances = np.logspace(2, -2, 32)
+    shares = _shares(variances, 128)
+    assert shares.sum() == pytest.approx(128)
     for groups in splits(np.diag(variances), 16, 256, 4)[:2]:
         assert groups.members == [4] * 4
-        own = [variances[np.abs(groups.basis[:, groups.columns(g)]).argmax(axis=0)] for g in range(4)]
-        assert np.ptp([np.log2(values[values > 0.1]).sum() for values in own]) < 12
+        own = [shares[np.abs(groups.basis[:, groups.columns(g)]).argmax(axis=0)].sum() for g in range(4)]
+        assert np.ptp(own) <= shares.max()
         np.testing.assert_allclose(groups.basis.T @ groups.basis, np.eye(32), atol=1e-6)
     # Members count: two codebooks have twice as much to say as one.
     uneven = splits(np.diag(variances), 3, 256, 2)
