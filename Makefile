@@ -10,7 +10,7 @@ RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 DEPS := $(VENV)/.deps
 BUILT := $(VENV)/.built
 
-.PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel paper bench bench-tiny clean cargo
+.PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel package paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -60,21 +60,24 @@ soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff check python experiments tests benches
-	$(BIN)/ruff format --check python experiments tests benches
+	$(BIN)/ruff check python experiments tests benches docs examples
+	$(BIN)/ruff format --check python experiments tests benches docs examples
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/mypy --config-file= --ignore-missing-imports benches
 	$(BIN)/mypy --package experiments
 	$(BIN)/mypy tests/typed.py
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	MYPYPATH=python $(BIN)/stubtest compcodes._core
 
 format: $(DEPS) ## Let rustfmt and ruff have their way
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python experiments tests benches
-	$(BIN)/ruff format python experiments tests benches
+	$(BIN)/ruff check --fix --quiet python experiments tests benches docs examples
+	$(BIN)/ruff format python experiments tests benches docs examples
 
-docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the Rust documentation
+docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the site into site/ and the Rust documentation
 	$(BIN)/python -m pytest -q --doctest-modules python/compcodes
+	rm -rf site docs/api/generated
+	$(BIN)/sphinx-build -q -W --keep-going -E -d target/doctrees docs site
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet -p compcodes
 	cargo run --release --quiet -p compcodes --example train
 
@@ -86,6 +89,22 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	$(VENV)-wheel/bin/pip install --quiet dist/*.whl
 	cd $(VENV)-wheel && bin/compcodes --version && bin/python -I ../tests/smoke.py
 	rm -rf $(VENV)-wheel
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+PACKED := $(CURDIR)/target/package/compcodes-$(VERSION)
+
+package: $(DEPS) cargo ## Pack crate and sdist; build examples/rust against the packed crate, and the wheel offline from the sdist
+	cargo package --quiet --package compcodes --no-verify --allow-dirty
+	rm -rf $(PACKED)
+	tar -xzf $(PACKED).crate -C target/package
+	cp Cargo.lock examples/rust/Cargo.lock
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
+		cargo run --quiet --config 'patch.crates-io.compcodes.path="$(PACKED)"'
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
+		cargo test --quiet --doc --config 'patch.crates-io.compcodes.path="$(PACKED)"'
+	rm -rf dist
+	CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=$(CURDIR)/target $(BIN)/maturin build --release --quiet --locked --sdist --out dist
+	$(BIN)/twine check --strict dist/*
 
 paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
 	$(BIN)/python -m experiments all --out docs/results --page docs/paper.md
@@ -103,6 +122,10 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
+	$(BIN)/python benches/serving.py
+	$(BIN)/python benches/nibbles.py
+	$(BIN)/python benches/kinds.py
+	$(BIN)/python benches/upper.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -118,10 +141,14 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
+	$(BIN)/python benches/serving.py --tiny
+	$(BIN)/python benches/nibbles.py --tiny
+	$(BIN)/python benches/kinds.py --tiny
+	$(BIN)/python benches/upper.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built
-	rm -rf target dist $(VENV) $(VENV)-wheel demo-output
+	rm -rf target dist site docs/api/generated docs/measured $(VENV) $(VENV)-wheel demo-output
 
 cargo:
 	@command -v cargo > /dev/null || { echo "compcodes needs the Rust toolchain, 1.89 or later: install it from https://rustup.rs, then run this again." >&2; exit 1; }

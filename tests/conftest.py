@@ -57,7 +57,8 @@ class Work:
 
     def json(self, *argv):
         """Run the command with --json: what it found."""
-        code, out, err = self(*argv, "--json")
+        quiet = ("--quiet",) * (argv[0] == "compare")  # which tells how far it is where it lasts
+        code, out, err = self(*argv, *quiet, "--json")
         assert (code, err) == (0, "")
         return json.loads(out)
 

@@ -1,5 +1,7 @@
 """A wheel's first steps, run by the interpreter of a fresh environment: `python -I tests/smoke.py`."""
 
+import importlib.metadata
+import importlib.util
 import tempfile
 
 import numpy as np
@@ -15,4 +17,9 @@ with tempfile.TemporaryDirectory() as folder:
 _, ids = index.search(vectors[:5], k=10, rerank=vectors)
 assert ids.shape == (5, 10) and len(index) == len(words) == 20_000
 assert np.isin(ids, np.arange(20_000)).all()
+# What is for a clone alone is not in the wheel; licences and the list of what was compiled in are.
+files = [str(file) for file in importlib.metadata.files("compcodes") or []]
+assert importlib.util.find_spec("experiments") is None and not any("experiments" in file for file in files)
+assert {"LICENSE-APACHE", "LICENSE-MIT", "NOTICE"} <= {file.rpartition("/")[2] for file in files}
+assert "Repository" in str(importlib.metadata.metadata("compcodes").get_all("Project-URL"))
 print(f"compcodes {cc.__version__} works on {cc._core.isa()}")

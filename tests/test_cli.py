@@ -27,7 +27,7 @@ def test_fit_passes_its_options_on(work):
         *("--loss", "reconstruction", "--iterations", 2, "--seed", 5),
     )
     sizes = [found[key] for key in ("vectors", "dimension", "codebooks", "codewords", "bytes_per_vector")]
-    assert sizes == [200, 6, 3, 8, 3]
+    assert sizes == [200, 6, 3, 8, 2]
     assert 1 <= found["iterations"] <= 2
     same = CompositionalCodes(
         3, 8, "m-selection", encoder="greedy", loss="reconstruction", init="random", max_iter=2, random_state=5
@@ -103,7 +103,7 @@ def test_info_knows_what_a_file_is(work):
         "bytes": 4800,
     }  # fmt: skip
     found = work.json("info", index)
-    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 3)
+    assert (found["kind"], found["vectors"], found["bytes_per_vector"]) == ("index", 200, 2)
     code, out, _ = work("info", index)
     assert code == 0
     assert "index" in out
@@ -118,7 +118,7 @@ def test_info_tells_ids_from_vectors(work):
 
 def test_info_says_what_of_a_file_is_codebooks(work):
     found = work.json("info", work.index("--scale"))
-    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 4)
+    assert (found["metric"], found["scale"], found["bytes_per_vector"]) == ("ip", True, 3)
     assert found["codebooks_bytes"] == 3 * 8 * 6 * 4 == work.json("info", work.path("model"))["codebooks_bytes"]
     out = work("info", work.path("index"))[1]
     assert "codebook bytes    576 bytes" in out
@@ -219,10 +219,12 @@ def test_files_that_are_used_are_not_overwritten(work, monkeypatch):
 
 def test_the_gain_is_measured_from_the_vectors_own_size(work):
     vectors = work.save("u8", np.random.default_rng(0).integers(0, 255, (50, 4)).astype("u1"))
-    argv = ("fit", vectors, "-o", work.path("m"), "--codewords", 4, "--bytes")
+    argv = ("fit", vectors, "-o", work.path("m"), "--codewords", 20, "--bytes")
     assert work.json(*argv, 2)["bytes_before"] == 4
     assert "a vector of 4 bytes (uint8) becomes 2 bytes, 2 times less" in work(*argv, 2)[1]
     assert "a vector of 4 bytes (uint8) becomes 5 bytes, no less" in work(*argv, 5)[1]
+    halves = ("fit", vectors, "-o", work.path("m"), "--codewords", 16, "--bytes", 2)
+    assert "a vector of 4 bytes (uint8) becomes 1 byte, 4 times less" in work(*halves)[1]
 
 
 def test_options_are_those_of_the_model(work):
@@ -316,6 +318,19 @@ def test_eval_without_queries_is_an_error(work):
         (["eval", "i", "q.npy", "--truth", "t.npy", "-R", "0"], 2, "argument -R: 0 is not from 1 to "),
         (["eval", "i", "q.npy", "--truth", "t.npy", "-P", "1" + "0" * 30], 2, "argument -P: 1000000"),
         (["build", "m", "--codes", "c.npy", "-o", "i", "--scale"], 2, "--scale compares codes with vectors"),
+        (["build", "m", "--codes", "c.npy", "-o", "i", "--residuals"], 2, "--residuals compares codes with vectors"),
+        (["build", "m", "--codes", "c.npy", "-o", "i", "--column", "v"], 2, "--column and --id-column are of the file"),
+        (["build", "m", "x.npy", "-o", "i", "--id-column", "id"], 1, "--id-column id names a column of a .parquet or"),
+        (
+            ["fit", "x.npy", "-o", "m", "--column", "v"],
+            1,
+            "--column v names a column of a .parquet or .h5 file, not of",
+        ),
+        (["fit", "x.h5:a", "-o", "m", "--column", "v"], 1, "x.h5:a names a column already: leave out --column v"),
+        (["fit", "x.npy", "-o", "m", "--rounds", "0"], 2, "argument --rounds: 0 is not from 1 to 65535"),
+        (["fit", "x.npy", "-o", "m", "--beam", "3"], 2, "--beam goes with --encoder beam, not local-search"),
+        (["fit", "x.npy", "-o", "m", "--rounds", "3", "--encoder", "beam"], 2, "--rounds goes with --encoder local-"),
+        (["--print-completion", "fish"], 2, "--print-completion fish: want one of bash, zsh, tcsh"),
         (["info", "none.parquet"], 1, "none.parquet: No such file or directory"),
         (["info", "none.fvecs"], 1, "none.fvecs: No such file or directory"),
         (["info", "none.h5"], 1, "none.h5: No such file or directory"),
@@ -403,7 +418,7 @@ def test_the_progress_bar_is_for_terminals_that_want_it(work, monkeypatch):
     assert work(*argv)[2] == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     pytest.importorskip("tqdm")
-    assert "fit:  50%" in work(*argv)[2]
+    assert re.search(r"\rfit: +\d+%\|", work(*argv)[2])
     assert work(*argv, "--quiet")[2] == ""
 
 
@@ -445,7 +460,7 @@ def test_a_full_disk_is_named_by_the_file(work):
     report, plot = work.path("report.html"), work.path("p.png")
     for path in (report, plot):
         os.symlink("/dev/full", path)
-    code, out, err = work("compare", work.path("x.npy"), "--methods", "LSH", "--output", report)
+    code, out, err = work("compare", work.path("x.npy"), "--methods", "LSH", "--output", report, "--quiet")
     assert (code, out, err) == (1, "", f"compcodes: error: {report}: No space left on device\n")
     pytest.importorskip("matplotlib")
     code, out, err = work("eval", work.index(), work.path("q.npy"), "--vectors", work.path("x.npy"), "--plot", plot)
@@ -461,5 +476,126 @@ def test_what_nobody_expected_is_one_line_too(work, monkeypatch):
 def test_compare_logs_where_there_is_no_terminal(work, monkeypatch):
     monkeypatch.setattr("compcodes.progress._LINE_EVERY", 0)
     argv = ("compare", work.path("x.npy"), "--methods", "PQ", "--bytes", 2, "--iterations", 3)
-    assert re.search(r"^PQ 2 fit \d+%  0 s", work(*argv)[2], re.MULTILINE)
+    assert re.search(r"^PQ 2 fit \d+%, all \d+%  0 s", work(*argv)[2], re.MULTILINE)
     assert work(*argv, "--quiet")[2] == ""
+
+
+def test_rounds_beams_and_residuals(work):
+    few = ("--bytes", 2, "--codewords", 8, "--iterations", 1, "--anneal", 1)
+    for given, encoder in ((("--rounds", 3), cc.LocalSearch(3)), (("--encoder", "beam", "--beam", 2), cc.Beam(2))):
+        work.json("fit", work.path("x.npy"), "-o", work.path("m"), *few, *given)
+        assert CompositionalCodes.load(work.path("m")).encoder == encoder
+    index = work.json("build", work.path("m"), work.path("x.npy"), "-o", work.path("i"), "--residuals")["index"]
+    assert Index.load(index).search(work.Q, 3, rerank=work.X, certify=True)[2].shape == (9,)
+    l2 = ("--metric", "l2", "--compact-norms")
+    assert work.json("build", work.path("m"), work.path("x.npy"), "-o", work.path("i"), *l2)["bytes_per_vector"] == 3
+
+
+def test_fit_says_why_it_ended(work):
+    few = ("--bytes", 2, "--codewords", 8)
+
+    def ended(path, *argv):
+        code, out, _ = work("fit", path, "-o", work.path("m"), *few, *argv)
+        assert code == 0
+        return re.search(r"iterations: \d+ \((.*)\), mean", out)[1]
+
+    x = work.path("x.npy")
+    assert ended(x, "--anneal", 0, "--iterations", 1, "--tol", 0) in (
+        "as many as were asked for",
+        "none lowered the loss",
+    )
+    assert re.fullmatch(r"after those with noise the last gained \d+\.\d%", ended(x, "--anneal", 2, "--tol", 0.99))
+    assert ended(work.save("few", work.X[:5]), "--anneal", 0).endswith(("the start is exact", "none lowered the loss"))
+
+
+def test_columns_and_keys(work):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = [f"doc {i}" for i in range(200)]
+    columns = {"title": names, "body": pa.array([[0.0, 1.0]] * 200)}
+    columns["embedding"] = pa.array(work.X.tolist(), pa.list_(pa.float32()))
+    table = pa.table({**columns, "number": np.arange(200) * 2})
+    docs = work.path("docs.parquet")
+    parquet.write_table(table, docs)
+    model, index = work.model(), work.path("keyed")
+    code, _, err = work("build", model, docs, "-o", index)
+    assert code == 1 and f"{docs}: expected one column of lists, found ['body', 'embedding']: choose one as" in err
+    for given in (
+        (docs, "--column", "embedding", "--id-column", "title"),
+        (f"{docs}:embedding", "--id-column", "title"),
+        (f"{docs}:embedding", "--ids", f"{docs}:title"),
+    ):
+        assert work.json("build", model, *given, "-o", index)["vectors"] == 200
+        assert Index.load(index).ids.tolist() == names
+    want = Index.load(work.index()).search(work.Q, 4)[1]
+    found = work.json("search", index, work.path("q.npy"), "-k", 4)
+    assert found["ids"] == [[names[i] for i in row] for row in want]
+    out = work("search", index, work.path("q.npy"), "-k", 4, "-o", work.path("ids.npy"))[1]
+    assert "searched 200 vectors" in out
+    assert np.load(work.path("ids.npy")).tolist() == found["ids"]
+    (work.folder / "some.txt").write_text("\n".join(found["ids"][0]))
+    without = work.json("search", index, work.path("q.npy"), "--exclude", work.path("some.txt"))["ids"]
+    assert not any(set(row) & set(found["ids"][0]) for row in without)
+    only = work.json("search", index, work.path("q.npy"), "-k", 7, "--filter", work.path("some.txt"))
+    assert all(set(row) == set(found["ids"][0]) for row in only["ids"])
+    assert work.json("info", index)["keys"]
+    recall = work.json("eval", index, work.path("q.npy"), "--vectors", f"{docs}:embedding")["recall"]
+    assert (
+        recall == work.json("eval", work.path("index"), work.path("q.npy"), "--vectors", work.path("x.npy"))["recall"]
+    )
+    assert work.json("build", model, f"{docs}:embedding", "--ids", f"{docs}:number", "-o", index)["vectors"] == 200
+    assert Index.load(index).ids.tolist() == list(range(0, 400, 2))
+    code, _, err = work("build", model, f"{docs}:embedding", "--ids", docs, "-o", index)
+    assert code == 1 and f"choose the column of ids as {docs}:NAME; it holds title, number" in err
+    code, _, err = work("build", model, f"{docs}:nothing", "-o", index)
+    assert code == 1 and f"{docs}: no column 'nothing'; it holds title, body, embedding, number" in err
+
+
+def test_exclusion_for_each_query(work):
+    index = work.index()
+    found = np.array(work.json("search", index, work.path("q.npy"), "-k", 6)["ids"])
+    work.save("seen", np.where(np.arange(6) < 3, found, -1))
+    rest = work.json("search", index, work.path("q.npy"), "-k", 3, "--exclude", work.path("seen.npy"))["ids"]
+    assert rest == found[:, 3:].tolist()
+
+
+def test_datasets_of_strings(work):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(work.path("docs.h5"), "w") as file:
+        file["v"], file["id"] = work.X, [f"é{i}" for i in range(200)]
+    given = (work.path("docs.h5"), "--column", "v", "--id-column", "id")
+    assert work.json("build", work.model(), *given, "-o", work.path("keyed"))["vectors"] == 200
+    assert Index.load(work.path("keyed")).ids[3] == "é3"
+
+
+def test_shells_complete_the_command(work):
+    pytest.importorskip("shtab")
+    for shell in ("bash", "zsh", "tcsh"):
+        code, out, err = work("--print-completion", shell)
+        assert (code, err) == (0, "")
+        assert "compare" in out and (shell == "tcsh" or "--id-column" in out)
+
+
+def test_an_interrupted_comparison_keeps_its_report(work, monkeypatch):
+    measured = []
+    train = cli.compare.train
+
+    def second_is_interrupted(method, *args, **others):
+        if measured:
+            raise KeyboardInterrupt
+        measured.append(method.name)
+        return train(method, *args, **others)
+
+    monkeypatch.setattr(cli.compare, "train", second_is_interrupted)
+    monkeypatch.setattr("compcodes.progress._LINE_EVERY", 0)
+    argv = ("compare", work.path("x.npy"), "--methods", "LSH,PQ", "--bytes", 2, "--output", work.path("r.html"))
+    code, out, err = work(*argv)
+    assert code == 130 and "interrupted: only these were compared." in out and "LSH" in out
+    assert "LSH in 2 bytes: 1@1 " in err
+    assert "LSH" in (work.folder / "r.html").read_text()
+    measured.clear()
+    code, out, err = work(*argv, "--json", "--quiet")
+    found = json.loads(out)
+    assert (code, err, found["interrupted"], len(found["results"])) == (130, "", True, 1)
+    code, out, err = work(*argv)
+    assert (code, out) == (130, "") and err.endswith("compcodes: error: interrupted\n")

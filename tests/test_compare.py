@@ -13,6 +13,7 @@ import pytest
 
 import compcodes as cc
 from compcodes import cli, comparison, evaluate
+from compcodes.cli import compare as compare_command
 from compcodes.comparison import METHODS, train
 
 QUICK = ("--iterations", 1)
@@ -124,6 +125,21 @@ def test_the_recommended_commands_run(work, monkeypatch, method):
     assert np.array_equal(cc.Index.load("index.cc").codes, by_python)
 
 
+def test_compcodes_is_trained_with_little_effort_unless_more_is_asked_for(work, monkeypatch):
+    seen = []
+
+    def stop(method, n_bytes, *others, **parameters):
+        seen.append((method.name, parameters.get("effort")))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(compare_command, "train", stop)
+    for options in ((), ("--effort", "default"), ("--effort", "high")):
+        code, _, _ = work("compare", work.path("x.npy"), "--methods", "compcodes,CC", *options)
+        assert code == 1
+    names = [("compcodes", "low"), ("CC", None), ("compcodes", None), ("CC", None), ("compcodes", "high"), ("CC", None)]
+    assert seen == names
+
+
 def test_a_method_that_cannot_have_the_size_is_left_out(compare, work):
     found = compare("--bytes", "8", "--queries", work.path("q.npy"), "--methods", "CC,PQ")
     assert [r["method"] for r in found["results"]] == ["CC"]
@@ -195,6 +211,25 @@ def test_people_see_a_ranked_table(work, monkeypatch):
     assert "recommended: PQ in 2 bytes" in out
 
 
+def test_an_interrupted_run_leaves_a_report_of_what_it_has_found(work, monkeypatch):
+    short(monkeypatch)
+    measure = compare_command._measure
+
+    def interrupted(made, *others):
+        if made.method.name == "LSH":
+            raise KeyboardInterrupt
+        return measure(made, *others)
+
+    monkeypatch.setattr(compare_command, "_measure", interrupted)
+    path = work.path("report.html")
+    code, out, _ = work("compare", work.path("x.npy"), "--methods", "PQ,LSH", "--bytes", "2", "--output", path, *QUICK)
+    assert code == 130 and "interrupted: only these were compared." in out
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert "Unfinished: 1 of 2 are measured" in text and "<td>PQ</td>" in text
+    assert sorted(os.listdir(work.folder)) == ["q.npy", "report.html", "x.npy"]
+
+
 def test_progress_names_method_and_size(work, monkeypatch):
     short(monkeypatch)
     calls = []
@@ -213,7 +248,7 @@ def test_progress_names_method_and_size(work, monkeypatch):
         (["x.npy", "--bytes", "8,x"], 2, "argument --bytes: 'x' is not an integer"),
         (["x.npy", "--bytes", "65"], 2, "argument --bytes: 65 is not from 1 to 64"),
         (["x.npy", "--bytes", ""], 2, "argument --bytes: '' is not an integer"),
-        (["x.npy", "--methods", "PQ,XY"], 2, "argument --methods: 'xy' is none of compcodes, CC, "),
+        (["x.npy", "--methods", "PQ,XY"], 2, "argument --methods: 'xy' is none of compcodes, compcodes-x4, CC, "),
         (["x.npy", "--target", "2"], 2, "argument --target: 2 is not from 0 to 1"),
         (["x.npy", "--target", "much"], 2, "argument --target: 'much' is not a number"),
         (["x.npy", "--output", "r.pdf"], 1, "r.pdf: the file is written as .html"),

@@ -13,9 +13,10 @@ from compcodes import errors
     ("call", "kind", "argument", "problem"),
     [
         (lambda q, X: q.encode(X[:, :3]), ValueError, "X", "has 3 dimensions, the model has 12"),
-        (lambda q, X: q.encode(X[0]), ValueError, "X", "has shape (12,): want (n, d) (one vector is X[None, :])"),
+        (lambda q, X: q.encode(X[0]), ValueError, "X", "has shape (12,): want (n, d) (Reshape your data: one"),
         (lambda q, X: q.encode([["a"]]), TypeError, "X", "has dtype <U1: want real numbers"),
-        (lambda q, X: q.encode([[1], [2, 3]]), ValueError, "X", "is not an array of numbers: "),
+        (lambda q, X: q.encode([[1], [2, 3]]), ValueError, "X", "row 1 has shape (2,), row 0 has (1,): want rows of "),
+        (lambda q, X: q.encode({}), TypeError, "X", "has dtype object: want real numbers"),
         (lambda q, X: q.encode(np.where(np.arange(12) == 5, np.nan, X)), ValueError, "X", "row 0 holds NaN"),
         (lambda q, X: cc.Index(q).add(X).search(X[:2] * np.inf), ValueError, "Q", "row 0 holds NaN"),
         (lambda q, X: cc.evaluate.ground_truth(X, X[:2] * np.nan, 1), ValueError, "Q", "row 0 holds NaN"),

@@ -80,3 +80,20 @@ def test_an_index_finds_what_it_did(path, mmap):
         assert found.tolist() == want["found"]
     index.add(X[:3])
     assert len(index) == len(want["ids"]) + 3
+
+
+def test_codes_of_a_byte_each_become_half_a_byte(tmp_path):
+    path = FOLDERS[0] / "index-cosine.cc"  # two codes of 4 codewords, and a byte of the norm
+    _, X, Q = expected(path)
+    loaded, mapped = (cc.Index.load(path, mmap=mmap) for mmap in (False, True))
+    assert (loaded.bytes_per_vector, mapped.bytes_per_vector) == (2, 3)
+    mapped.save(tmp_path / "copy.cc")
+    for index in (mapped, cc.Index.load(tmp_path / "copy.cc")):
+        for got, want in zip(index.search(Q, 9), loaded.search(Q, 9), strict=True):
+            np.testing.assert_array_equal(got, want)
+    for index in (loaded, mapped):
+        index.add(X[:3])
+    assert mapped.bytes_per_vector == 2
+    loaded.save(tmp_path / "loaded.cc")
+    mapped.save(tmp_path / "mapped.cc")
+    assert (tmp_path / "loaded.cc").read_bytes() == (tmp_path / "mapped.cc").read_bytes()

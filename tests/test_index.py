@@ -148,7 +148,7 @@ def test_a_wrong_search_is_named(index, query, k, error, message):
 
 def test_what_describes_an_index(index, quantizer, X):
     assert len(index) == 1500
-    assert index.bytes_per_vector == 4
+    assert index.bytes_per_vector == 2  # four codes of 16 codewords
     np.testing.assert_array_equal(index.quantizer.codebooks_, quantizer.codebooks_)
     assert "1,500 vectors of 12 dimensions, 4 codes of 16" in repr(index)
     np.testing.assert_array_equal(index.codes, quantizer.encode(X))
@@ -182,7 +182,7 @@ def test_scores_are_those_of_the_decoded_vectors(quantizer, X, Q, metric):
         scores, np.take_along_axis(want, ids, 1), rtol=tolerance, atol=tolerance * abs(want).max()
     )
     assert (np.diff(scores, axis=1) <= 0).all()
-    assert index.bytes_per_vector == {"ip": 4, "cosine": 5, "l2": 9}[metric]
+    assert index.bytes_per_vector == {"ip": 2, "cosine": 3, "l2": 7}[metric]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -198,7 +198,7 @@ def test_ground_truth_and_rerank_are_the_metrics(quantizer, X, Q, metric):
 
 def test_norms_in_one_byte_find_the_same(quantizer, X, Q):
     exact, byte = (cc.Index(quantizer, "l2", exact_norms=e).add(X) for e in (True, False))
-    assert (exact.bytes_per_vector, byte.bytes_per_vector) == (9, 5)
+    assert (exact.bytes_per_vector, byte.bytes_per_vector) == (7, 3)
     for a, b in zip(byte.search(Q, 10), exact.search(Q, 10), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -208,7 +208,7 @@ def test_a_scale_makes_a_vector_score_itself_right(quantizer, X):
     scores, ids = index.search(X[:50], k=len(X))
     own = scores[ids == np.arange(50)[:, None]]
     np.testing.assert_allclose(own, (X[:50] ** 2).sum(axis=1), rtol=0.012)
-    assert index.bytes_per_vector == 5
+    assert index.bytes_per_vector == 3
     with pytest.raises(ValueError, match="scale goes with metric"):
         cc.Index(quantizer, "l2", scale=True)
 

@@ -102,7 +102,7 @@ def test_hostile_files_are_errors(index, tmp_path):
         changed = bytearray(good)
         changed[rng.integers(len(good) // 2, len(good))] ^= 1 << rng.integers(8)
         files.append(bytes(changed))
-    files.append(good.replace(rb"{\"version\":2}", rb"{\"version\":3}"))
+    files.append(good.replace(rb"{\"version\":3}", rb"{\"version\":4}"))
     assert files[-1] != good
     for content in files:
         path.write_bytes(content)

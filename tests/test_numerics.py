@@ -201,3 +201,25 @@ def test_lengths_that_grow_begin_new_runs(tmp_path, kept):
         check(other, Q)
     index.save(tmp_path / "index.cc")
     check(cc.Index.load(tmp_path / "index.cc"), Q)
+
+
+def test_inner_products_beyond_float32_are_refused_by_row():
+    books = np.array(model().codebooks_, dtype=np.float64)
+    index = cc.Index(cc.CompositionalCodes.from_codebooks((books / np.abs(books).max() * 1e30).astype(np.float32)))
+    index.add_codes(np.arange(60, dtype=np.uint8).reshape(-1, len(books)) % books.shape[1])
+    fine, beyond = np.full((3, D), 1e-3), np.full((1, D), 1e12)
+    assert np.isfinite(index.search(fine, 5)[0]).all()
+    for search in (
+        lambda Q: index.search(Q, 5),
+        lambda Q: index.search(Q, 5, rerank=np.ones((len(index), D))),
+        lambda Q: index.search_above(Q, 0.0),
+    ):
+        with pytest.raises(ValueError, match="Q row 3 is too large: its inner products are beyond float32"):
+            search(np.concatenate([fine, beyond]))
+
+
+@pytest.mark.parametrize("loss", ["inner-product", "reconstruction"])
+def test_vectors_near_the_end_of_float32_are_named(loss):
+    X = np.clip(np.random.default_rng(0).normal(size=(300, 6)), -1, 1) * 3.4e38
+    with pytest.raises(ValueError, match="^X "):
+        cc.CompositionalCodes(2, 16, loss=loss, effort="low").fit(X)

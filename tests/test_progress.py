@@ -71,6 +71,45 @@ def test_in_a_log_there_is_a_plain_line_now_and_then(clock):
     assert out.getvalue() == "fit 46%  5 s, about 6 s left\nfit 85%  10 s, about 2 s left\n"
 
 
+def test_time_left_is_that_of_the_whole_job(clock):
+    out = io.StringIO()
+    bar = progress.Bar(out)
+    bar.expect({"choose loss": 1, "fit": 3})
+    clock[0] += 4
+    bar("choose loss", 4, 10)
+    clock[0] += 6
+    bar("choose loss", 10, 10)
+    bar.say("chosen")
+    clock[0] += 10
+    bar("fit", 1, 3)
+    clock[0] += 5
+    bar("search", 0, 1)  # nobody said that this would come
+    clock[0] += 5
+    bar("search", 1, 2)
+    assert out.getvalue().splitlines() == [
+        "choose loss 100%, all 25%  10 s, about 30 s left",
+        "chosen",
+        "fit 33%, all 50%  20 s, about 20 s left",
+        "search 50%  5 s, about 5 s left",
+    ]
+
+
+def test_a_bar_of_the_whole_job():
+    pytest.importorskip("tqdm")
+    out = Terminal()
+    bar = progress.Bar(out)
+    bar.expect({"choose loss": 1, "fit": 3})
+    bar("choose loss", 0, 4)
+    bar._bar.mininterval = 0
+    bar("choose loss", 4, 4)
+    bar("fit", 1, 3)
+    bar.say("a line of its own")
+    assert re.findall(r"[a-z ]+: +\d+%", out.getvalue())[0] == "choose loss:   0%"
+    assert "fit:  50%" in out.getvalue()
+    assert "\ra line of its own\n" in out.getvalue()
+    bar.close()
+
+
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
 def test_a_total_of_nothing_is_no_error(stream):
     bar = progress.Bar(stream())

@@ -1,5 +1,7 @@
 """The habits that scikit-learn's tools rely on. It is no dependency: skipped where it is not installed."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,7 @@ def test_queries_that_are_not_named_are_refused(X, y):
 
 def test_weights_that_are_not_named_are_refused(X):
     q = small().fit(X)
-    for fit in (lambda: q.fit(X, None, np.ones(len(X))), lambda: q.partial_fit(X, np.ones(len(X)))):
+    for fit in (lambda: q.fit(X, None, np.ones(len(X))), lambda: q.partial_fit(X, None, np.ones(len(X)))):
         with pytest.raises(TypeError, match="positional"):
             fit()
 
@@ -122,3 +124,74 @@ def test_it_is_seen_whether_it_is_fitted(X):
         check_is_fitted(q)
     check_is_fitted(q.fit(X))
     assert not get_tags(q).target_tags.required
+
+
+def checked(method):
+    few = {"n_bits": 16} if method is cc.RandomHyperplaneHash else {"n_codebooks": 1, "n_codewords": 3, "max_iter": 1}
+    few |= {"anneal": 0, "encoder": "greedy"} if method is cc.CompositionalCodes else {}
+    return method(n_jobs=1, **few)
+
+
+def exceptions(estimator):
+    """What scikit-learn asks that these estimators do not promise, and why."""
+    found = {"check_complex_data": "numbers of a wrong type are a TypeError, here as everywhere in this package"}
+    if isinstance(estimator, cc.CompositionalCodes):
+        why = "where training starts is drawn from the rows: a row that is there twice is not one of twice the weight"
+        found["check_sample_weight_equivalence_on_dense_data"] = why
+    if isinstance(estimator, cc.RandomHyperplaneHash):
+        found["check_estimators_nan_inf"] = (
+            "fit draws hyperplanes by the dimension alone, and does not read the vectors"
+        )
+    return found
+
+
+def every_check():
+    from sklearn.utils.estimator_checks import parametrize_with_checks
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they do not inherit from scikit-learn, which is no dependency
+        return parametrize_with_checks([checked(method) for method in EVERY], expected_failed_checks=exceptions)
+
+
+@every_check()
+@pytest.mark.filterwarnings("ignore")
+def test_what_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_codes_in_data_frames(X, method):
+    from sklearn import config_context
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    q = quick(method).fit(X)
+    codes = q.encode(X)
+    names = q.get_feature_names_out().tolist()
+    assert names == [f"{method.__name__.lower()}{m}" for m in range(codes.shape[1])]
+    for kind in ("pandas", "polars"):
+        frames = pytest.importorskip(kind)
+        for found in (clone(q).set_output(transform=kind).fit_transform(X), q.set_output(transform=kind).transform(X)):
+            assert isinstance(found, frames.DataFrame)
+            assert list(found.columns) == names
+            np.testing.assert_array_equal(found.to_numpy(), codes)
+    assert isinstance(clone(q.set_output()).fit(X).transform(X), frames.DataFrame)  # None leaves it as it was
+    np.testing.assert_array_equal(q.set_output(transform="default").transform(X), codes)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, index=np.arange(len(X)) + 7)
+    assert list(q.set_output(transform="pandas").transform(frame).index) == list(frame.index)
+    pipeline = make_pipeline(StandardScaler(), quick(method)).set_output(transform="pandas")
+    assert list(pipeline.fit_transform(frame).index) == list(frame.index)
+    with config_context(transform_output="polars"):
+        assert "polars" in str(type(quick(method).fit(X).transform(X)))
+    with pytest.raises(ValueError, match="transform is 'csv': want one of default, pandas, polars"):
+        q.set_output(transform="csv")
+
+
+def test_a_search_over_effort_and_queries_by_name(X, Q):
+    from sklearn.model_selection import GridSearchCV
+
+    few = cc.CompositionalCodes(2, 4, loss=cc.InnerProduct(2.0, 0.0, 0.5, 0.0), anneal=0, max_iter=1)
+    search = GridSearchCV(few, {"encoder": ["greedy", cc.Beam(2)]}, cv=2).fit(X, queries=Q)
+    assert search.best_estimator_.loss_["demand"] == 0.5

@@ -33,7 +33,7 @@ sizes = st.sampled_from([0, 1, 2, 31, 64, 65, 150])
 def models() -> list[cc.CompositionalCodes]:
     """Ordinary codebooks; small whole numbers, of which many sums are equal; and some with codewords 0 and near 0."""
     rng = np.random.default_rng(0)
-    ordinary = rng.normal(size=(4, 16, 6)) * 0.8 ** np.arange(4)[:, None, None]
+    ordinary = rng.normal(size=(5, 13, 6)) * 0.8 ** np.arange(5)[:, None, None]  # codes of half a byte
     whole = rng.integers(-2, 3, size=(3, 40, 4))
     short = rng.normal(size=(3, 201, 5)) * np.array([1e-3, 1, 4])[:, None, None]
     short[:, 0] = 0

@@ -1,6 +1,7 @@
-"""What a type checker must see: run by `make lint`, where an unused `type: ignore` is an error."""
+"""What type checkers must see: `make lint` runs mypy and pyright, where an unused `type: ignore` is an error."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ class Theirs:
 theirs: QuantizerLike = Theirs()
 ours: QuantizerLike = cc.ProductQuantizer()
 cc.Index(theirs, metric="cosine")
-cc.Index("model.cc")  # type: ignore[arg-type]
-cc.Index(theirs, metric="cosin")  # type: ignore[arg-type]
+cc.Index("model.cc")  # type: ignore[call-overload]
+cc.Index(theirs, metric="cosin")  # type: ignore[call-overload]
 cc.CompositionalCodes(selection="m-selection", encoder="beam", loss="reconstruction", init="random")
 cc.CompositionalCodes(selection="m-select")  # type: ignore[arg-type]
 cc.CompositionalCodes(encoder="beams")  # type: ignore[arg-type]
@@ -36,3 +37,27 @@ certify: bool = len(theirs.codebooks_) > 0
 found = cc.Index(theirs).search([1.0], rerank=[[1.0]], certify=certify)
 scores, ids, certified = cc.Index(theirs).search([1.0], rerank=[[1.0]], certify=True)
 scores, ids = cc.Index(theirs).search([1.0])
+indptr, above_ids, above_scores = cc.Index(theirs).search_above([1.0], 0.5)
+
+numbered, keyed = cc.Index(theirs), cc.Index(theirs, keys=True)
+either = cc.Index(theirs, keys=certify)
+loaded = cc.Index.load(Path("index.cc"), mmap=certify)
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+
+    assert_type(numbered, cc.Index[np.int64])
+    assert_type(keyed, cc.Index[np.object_])
+    assert_type(numbered.search([1.0])[1], NDArray[np.int64])
+    assert_type(numbered.ids, NDArray[np.int64])
+    assert_type(keyed.search([1.0], exclude=[["a"]])[1], NDArray[np.object_])
+    assert_type(len(found), int)
+
+
+def user_code(index: cc.Index, names: list[str], X: NDArray[np.float32], certify: bool, rows: bool) -> list[int]:
+    """As people write it: an index without a parameter, and arguments that are variables."""
+    index.add(X, range(3)).update(X, ids=np.arange(3))
+    keyed.add(X, names).remove(names[:1])
+    found = index.search(X, 5, rerank=X if rows else None, certify=certify)
+    index.search(X, rerank=lambda ids: X[ids], filter=range(3), exclude=[{1}, {2}])
+    index.add(X, ["a"], name="b")  # type: ignore[call-arg]
+    return [int(i) for i in found[1][0]]

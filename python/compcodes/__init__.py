@@ -10,7 +10,7 @@
 from compcodes import _interrupt  # isort: skip  # first: the rest takes a while
 from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
-from compcodes.index import Index, MetricWarning
+from compcodes.index import Above, Index, MetricWarning
 from compcodes.quantizers import (
     CartesianKMeans,
     CompositionalCodes,
@@ -21,6 +21,7 @@ from compcodes.quantizers import (
     RandomHyperplaneHash,
     ResidualQuantizer,
 )
+from compcodes.together import Together, search_together
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
 from compcodes.training.trainer import normal_equations
@@ -28,6 +29,7 @@ from compcodes.training.trainer import normal_equations
 del _interrupt
 
 __all__ = [
+    "Above",
     "Beam",
     "CartesianKMeans",
     "CompositionalCodes",
@@ -43,9 +45,11 @@ __all__ = [
     "RandomHyperplaneHash",
     "Reconstruction",
     "ResidualQuantizer",
+    "Together",
     "__version__",
     "data",
     "evaluate",
     "normal_equations",
     "quantizers",
+    "search_together",
 ]

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
+from compcodes.interop.columns import plain
 
 __all__ = [
     "RandomState",
@@ -19,6 +20,7 @@ __all__ = [
     "as_seed",
     "as_vectors",
     "as_weights",
+    "check_features",
     "check_jobs",
     "check_range",
 ]
@@ -28,25 +30,51 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Anything array-like as an array of real numbers, without copying it."""
+    """Anything like an array as one of real numbers, without copying it; columns and tensors of other packages too."""
     try:
-        array = np.asarray(value)
+        array = np.asarray(plain(value, name))
+    except ArgumentError:
+        raise
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
         raise kind(name, f"is not an array of numbers: {error}") from None
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")
+    if array.dtype == object and array.size:
+        array = _as_floats(array, name)
     if array.dtype.kind not in "fiu":
         raise ArgumentTypeError(name, f"has dtype {array.dtype}: want real numbers")
     return array
+
+
+def _as_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Objects that are numbers."""
+    wrong = [one for one in array.flat if one is None or isinstance(one, (str, bytes))][:1]
+    try:
+        if wrong:
+            raise TypeError(f"one is {wrong[0]!r}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(name, f"has dtype object: want real numbers ({error})") from None
+
+
+def check_features(X: NDArray[Any], expected: int, estimator: str) -> None:
+    """Refuse vectors of another dimension in the words that scikit-learn's tools look for."""
+    if X.shape[1] != expected:
+        raise ArgumentValueError(
+            "X", f"has {X.shape[1]} features, but {estimator} is expecting {expected} features as input"
+        )
 
 
 def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
     """View `X` as (n, d) without copying it: the core reads any real number type a chunk at a time."""
     array = as_numbers(name, X)
     if array.ndim != 2:
-        hint = " (one vector is X[None, :])" if array.ndim == 1 else ""
+        hint = " (Reshape your data: one vector is X[None, :])" if array.ndim == 1 else ""
         raise ArgumentValueError(name, f"has shape {array.shape}: want (n, d){hint}")
+    if array.shape[1] == 0:
+        have = f"has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required"
+        raise ArgumentValueError(name, f"{have}: want at least one dimension")
     if dim is not None and array.shape[1] != dim:
         raise ArgumentValueError(name, f"has {array.shape[1]} dimensions, the model has {dim}")
     return array
@@ -76,9 +104,19 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
     return array.astype(np.uint8)
 
 
+def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
+    """Integers of any kind; others by what they are."""
+    array = np.asarray(plain(ids, name))
+    if array.dtype.kind in "UOS":
+        raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64, or an index of keys, Index(…, keys=True)")
+    if array.dtype.kind not in "iu":
+        raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64")
+    return array
+
+
 def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     """Ids (n,) as int64."""
-    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(as_numbers(name, ids))
+    array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(plain_ids(ids, name))
     if array.shape != (n,):
         raise ArgumentValueError(name, f"have shape {array.shape}: want ({n},), one for each vector")
     if n == 0:

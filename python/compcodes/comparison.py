@@ -63,7 +63,7 @@ class Method:
 
     def make(self, n_bytes: int, **others: Any) -> Any:
         """Make the untrained model; of `others`, it is given those parameters that its class has."""
-        return getattr(cc, self.cls)(**self.arguments(n_bytes), **self._known(others))
+        return getattr(cc, self.cls)(**{**self.arguments(n_bytes), **self._known(others)})
 
     def _known(self, others: Mapping[str, Any]) -> dict[str, Any]:
         known = inspect.signature(getattr(cc, self.cls)).parameters
@@ -76,6 +76,13 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("compcodes", "compositional codes with the defaults of this package", "CompositionalCodes"),
+        Method(
+            "compcodes-x4",
+            "the same with 16 codewords per codebook, two codes per byte",
+            "CompositionalCodes",
+            {"n_codewords": 16},
+            per_byte=2,
+        ),
         Method("CC", "compositional codes as in the paper: greedy, squared error", "CompositionalCodes", _PAPER),
         Method("RQ", "residual quantization, beam of 5", "ResidualQuantizer"),
         Method("CKM", "Cartesian k-means: a product with learned rotation", "CartesianKMeans"),

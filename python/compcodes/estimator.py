@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from compcodes._arrays import as_vectors, check_features
+from compcodes.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Estimator"]
 
+_CONTAINERS = ("default", "pandas", "polars")
+
 
 class Estimator:
     """A transformer of vectors to codes. Parameters are the arguments of `__init__`, kept under their names."""
+
+    codebooks_: NDArray[np.float32]
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors; `y` is ignored."""
@@ -29,14 +38,56 @@ class Estimator:
         """Approximate vectors by their codes."""
         raise NotImplementedError
 
-    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.uint8]:
-        """`fit`, then `encode`, as scikit-learn's pipelines call it; `y` is ignored."""
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
+        """`fit`, then `transform`, as scikit-learn's pipelines call it; `y` is ignored."""
         fitted = self.fit(X, **fit_params) if y is None else self.fit(X, y, **fit_params)
-        return fitted.encode(X)
+        return fitted.transform(X)
 
-    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
-        """Another name of `encode`, which scikit-learn's pipelines call."""
-        return self.encode(X)
+    def transform(self, X: ArrayLike) -> Any:
+        """`encode`, as scikit-learn's pipelines call it.
+
+        Returns
+        -------
+        (n, M) uint8
+            A data frame of pandas or polars where `set_output` or scikit-learn's configuration asks for one.
+        """
+        index = getattr(X, "index", None)
+        expected = getattr(self, "n_features_in_", None)
+        if expected is not None:
+            X = as_vectors(X, "X")
+            check_features(X, expected, type(self).__name__)
+        return self._contained(self.encode(X), None if callable(index) else index)  # a list has a method of that name
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Names of the columns of codes, for scikit-learn's tools: that of the class in small letters, and a number."""
+        name, width = type(self).__name__.lower(), len(self.codebooks_)
+        return np.array([f"{name}{m}" for m in range(width)], dtype=object)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose what `transform` returns, as scikit-learn has it: "default", "pandas", "polars", or None for as it is.
+
+        Raises
+        ------
+        ValueError
+            It is none of these.
+        """
+        if transform not in (None, *_CONTAINERS):
+            raise ArgumentValueError("transform", f"is {transform!r}: want one of {', '.join(_CONTAINERS)}")
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _contained(self, codes: NDArray[np.uint8], index: Any) -> Any:
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform")
+        if kind is None and "sklearn" in sys.modules:
+            kind = sys.modules["sklearn"].get_config()["transform_output"]
+        if kind not in ("pandas", "polars"):
+            return codes
+        names = self.get_feature_names_out().tolist()
+        frames = importlib.import_module(kind)
+        if kind == "polars":
+            return frames.DataFrame(codes, schema=names, orient="row")
+        return frames.DataFrame(codes, columns=names, index=index, copy=False)
 
     def inverse_transform(self, codes: ArrayLike) -> NDArray[np.float32]:
         """Another name of `decode`, which scikit-learn's pipelines call."""
@@ -49,7 +100,8 @@ class Estimator:
         """What scikit-learn's tools ask of an estimator: a transformer that needs no target."""
         from sklearn.utils import Tags, TargetTags, TransformerTags  # it asks, so it is there
 
-        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=TransformerTags())
+        transformer = TransformerTags(preserves_dtype=[])
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=transformer)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as scikit-learn's tools ask for them."""

@@ -5,14 +5,25 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_ids, as_queries, as_vectors, check_jobs, check_rows
+from compcodes._arrays import (
+    as_codes,
+    as_count,
+    as_ids,
+    as_numbers,
+    as_queries,
+    as_vectors,
+    check_jobs,
+    check_rows,
+)
 from compcodes._choices import Metric
+from compcodes._filters import FilterLike, as_filter
+from compcodes._keys import as_key, as_keys, key_array
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.compositional import CompositionalCodes
@@ -22,16 +33,34 @@ from compcodes.quantizers.quantizer import Quantizer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVar
 
-__all__ = ["Index", "MetricWarning"]
+    #: What names vectors: numbers, or keys as objects.
+    Name = TypeVar("Name", bound=np.generic, default=np.int64)
+else:
+    from typing import TypeVar
+
+    Name = TypeVar("Name")
+
+__all__ = ["Above", "Index", "MetricWarning"]
+
+
+class Above(NamedTuple):
+    """All results above a score: those of query i are ``ids[indptr[i]:indptr[i + 1]]``, best first.
+
+    ``scipy.sparse.csr_array((scores, ids, indptr))`` is a matrix of them, for an index without keys.
+    """
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[Any]
+    scores: NDArray[np.float32]
 
 
 class MetricWarning(UserWarning):
     """An index measures something else than what its model was trained for: it finds less than it could."""
 
 
-class Index:
+class Index(Generic[Name]):
     """A database of codes that is searched for the vectors that answer a query best.
 
     Searching compares each query with the *approximation* x̄ of every vector, which is what `reconstruct` returns: M
@@ -62,6 +91,9 @@ class Index:
     residuals : bool, default False
         With "ip" and without a scale: keep ‖x − x̄‖ in five bytes more a vector, so that ``search(..., certify=True)``
         can prove its results.
+    keys : bool, default False
+        Vectors are named by keys that `add` is given: strings, integers, bytes, UUIDs, or tuples of them, which the
+        file of the index keeps. Wherever ids are asked for or returned, keys take their place, and None that of −1.
 
     Examples
     --------
@@ -71,7 +103,54 @@ class Index:
     >>> scores, ids = index.search(X[:5], k=3)
     >>> ids.shape, len(index), index.bytes_per_vector
     ((5, 3), 2000, 4)
+
+    With keys, here those of five items:
+
+    >>> shop = cc.Index(index.quantizer, keys=True).add(X[:5], ["tea", "cup", "pot", "jam", "bun"])
+    >>> shop.remove(["jam"]), "cup" in shop
+    (1, True)
+    >>> shop.search(X[1], k=1, exclude=["tea", "pot"])[1]
+    array([['cup']], dtype=object)
     """
+
+    @overload
+    def __init__(
+        self: Index[np.int64],
+        quantizer: QuantizerLike,
+        metric: Metric | None = None,
+        n_jobs: int | None = None,
+        *,
+        scale: bool = False,
+        exact_norms: bool = True,
+        residuals: bool = False,
+        keys: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Index[np.object_],
+        quantizer: QuantizerLike,
+        metric: Metric | None = None,
+        n_jobs: int | None = None,
+        *,
+        scale: bool = False,
+        exact_norms: bool = True,
+        residuals: bool = False,
+        keys: Literal[True],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Index[Any],
+        quantizer: QuantizerLike,
+        metric: Metric | None = None,
+        n_jobs: int | None = None,
+        *,
+        scale: bool = False,
+        exact_norms: bool = True,
+        residuals: bool = False,
+        keys: bool,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -82,6 +161,7 @@ class Index:
         scale: bool = False,
         exact_norms: bool = True,
         residuals: bool = False,
+        keys: bool = False,
     ) -> None:
         self.n_jobs = n_jobs
         check_jobs(n_jobs)
@@ -90,7 +170,11 @@ class Index:
         codebooks = self._quantizer.codebooks_
         if metric is None:
             metric = cast(Metric, self._quantizer.metric_ or "ip")
-        self._core = _core.Index(self._quantizer._model(), metric, bool(scale), bool(exact_norms), bool(residuals))
+        if not isinstance(keys, (bool, np.bool_)):
+            raise ArgumentTypeError("keys", f"is {keys!r}: want True or False; add takes the keys themselves as ids")
+        self._keys = bool(keys)
+        settings = bool(scale), bool(exact_norms), bool(residuals)
+        self._core = _core.Index(self._quantizer._model(), metric, *settings, self._keys)
         self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
             warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
@@ -106,7 +190,7 @@ class Index:
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int, optional
             At least 0, and not in the index yet. By default the numbers after the largest id that there ever was: for
-            the first vectors 0, 1, 2, …, and never that of a vector that was removed.
+            the first vectors 0, 1, 2, …, and never that of a vector that was removed. With ``keys=True``: n keys.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -122,14 +206,14 @@ class Index:
             "cosine", an approximation that float32 cannot hold or, for "l2", whose square it cannot (with the row).
         """
         X = as_vectors(X, "X", self._shape[2])
-        ids = None if ids is None else as_ids(ids, len(X))
+        names = self._new_names(ids, len(X))
         codes = encoded(self._quantizer, X, progress)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs)
         elif self._residuals:
             side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.add_codes(codes, ids, side, self.n_jobs)
+        self._core.add_codes(codes, names, side, self.n_jobs)
         return self
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None) -> Self:
@@ -138,8 +222,24 @@ class Index:
         With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
-        self._core.add_codes(codes, None if ids is None else as_ids(ids, len(codes)), None, self.n_jobs)
+        self._core.add_codes(codes, self._new_names(ids, len(codes)), None, self.n_jobs)
         return self
+
+    def _new_names(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
+        """What `add` is given to name vectors, for the core."""
+        if ids is None and self._keys:
+            raise ArgumentValueError("ids", "is None: give a key for each vector, since the index has keys")
+        return None if ids is None else self._names(ids, n)
+
+    def _names(self, ids: ArrayLike, n: int | None, name: str = "ids") -> NDArray[np.int64] | list[str]:
+        """Ids or keys of `n` vectors, or of any number, for the core."""
+        if self._keys:
+            return as_keys(ids, n, name)
+        return as_ids(ids, np.size(ids) if n is None else n, name)
+
+    def _read(self, names: NDArray[np.int64] | list[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Ids or keys as the core returns them."""
+        return key_array(names, shape) if isinstance(names, list) else names
 
     def update(self, X: ArrayLike, ids: ArrayLike, *, progress: ProgressLike = None) -> Self:
         """Put other vectors in the place of those with these ids, which keep their ids and places.
@@ -175,14 +275,14 @@ class Index:
         True
         """
         X = as_vectors(X, "X", self._shape[2])
-        ids = as_ids(ids, len(X))
+        names = self._names(ids, len(X))
         codes = encoded(self._quantizer, X, progress)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs)
         elif self._residuals:
             side = self._core.residuals(X, codes, self.n_jobs)
-        self._core.update_codes(codes, ids, side, self.n_jobs)
+        self._core.update_codes(codes, names, side, self.n_jobs)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
@@ -201,7 +301,7 @@ class Index:
         ValueError
             The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        return self._core.remove(as_ids(ids, np.size(ids)), self.n_jobs)
+        return self._core.remove(self._names(ids, None), self.n_jobs)
 
     def reset(self) -> Self:
         """Remove all vectors. Their ids are not given to others by default."""
@@ -229,13 +329,14 @@ class Index:
         Q: ArrayLike,
         k: int = 10,
         *,
-        filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[False] = False,
         progress: ProgressLike = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    ) -> tuple[NDArray[np.float32], NDArray[Name]]: ...
 
     @overload
     def search(
@@ -243,13 +344,14 @@ class Index:
         Q: ArrayLike,
         k: int = 10,
         *,
-        filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: Literal[True],
         progress: ProgressLike = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]: ...
+    ) -> tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]: ...
 
     @overload
     def search(
@@ -257,29 +359,28 @@ class Index:
         Q: ArrayLike,
         k: int = 10,
         *,
-        filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | None = None,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: bool,
         progress: ProgressLike = None,
-    ) -> (
-        tuple[NDArray[np.float32], NDArray[np.int64]] | tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]
-    ): ...
+    ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]: ...
 
     def search(
         self,
         Q: ArrayLike,
         k: int = 10,
         *,
-        filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Name]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
         certify: bool = False,
         progress: ProgressLike = None,
-    ) -> (
-        tuple[NDArray[np.float32], NDArray[np.int64]] | tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]
-    ):
+    ) -> tuple[NDArray[np.float32], NDArray[Name]] | tuple[NDArray[np.float32], NDArray[Name], NDArray[np.bool_]]:
         """Find the k best vectors for each query.
 
         Parameters
@@ -288,8 +389,13 @@ class Index:
             Queries; one vector is one query.
         k : int, default 10
             How many to find. May exceed the number of vectors.
-        filter : (len(index),) bool, (m,) int, or range, optional
-            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
+        filter : (len(index),) bool, (m,) int, range, or one for each query, optional
+            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. For each query its own:
+            nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns are
+            ids, or a boolean matrix (nq, len(index)). Ids that the index has not are of no account.
+        exclude : like `filter`, optional
+            Do not find these, such as what a user has already: ``exclude=[history_of_a, history_of_b]``, or the CSR
+            matrix of users and items.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
             are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is
@@ -339,23 +445,101 @@ class Index:
             raise ArgumentValueError(
                 "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
             )
-        allowed = None if filter is None else _as_filter(filter)
+        limits = self._limits(filter, exclude, len(queries))
         report = staged(progress, "search")
         if rerank is None:
-            return self._core.search(queries, k, None, n_candidates, allowed, self.n_jobs, report)
+            return self._answer(self._core.search(queries, k, None, n_candidates, *limits, self.n_jobs, report))
         if callable(rerank) or rerank_ids is not None:
             vectors = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
-            row_ids = None if vectors is None or rerank_ids is None else as_ids(rerank_ids, len(vectors), "rerank_ids")
-            candidates = self._core.candidates(queries, n_candidates, certify, allowed, self.n_jobs, report)
+            row_ids = None
+            if vectors is not None and rerank_ids is not None:
+                row_ids = self._names(rerank_ids, len(vectors), "rerank_ids")
+            candidates = self._core.candidates(queries, n_candidates, certify, *limits, self.n_jobs, report)
             if callable(rerank):  # while the index may change
-                vectors = _fetched(rerank, candidates.ids(), self._shape[2])
+                wanted = candidates.ids()
+                vectors = _fetched(rerank, self._read(wanted, (len(wanted),)), self._shape[2])
             assert vectors is not None
-            scores, ids, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
+            scores, names, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
+            scores, ids = self._answer((scores, names))
             return (scores, ids, certified) if certify else (scores, ids)
         vectors = as_vectors(rerank, "rerank", self._shape[2])
         if certify:
-            return self._core.search_certified(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
-        return self._core.search(queries, k, vectors, n_candidates, allowed, self.n_jobs, report)
+            scores, names, certified = self._core.search_certified(
+                queries, k, vectors, n_candidates, *limits, self.n_jobs, report
+            )
+            return (*self._answer((scores, names)), certified)
+        return self._answer(self._core.search(queries, k, vectors, n_candidates, *limits, self.n_jobs, report))
+
+    def _limits(self, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
+        """What a search is confined to and what it must not find, for the core."""
+        allowed = None if filter is None else as_filter(filter, "filter", n_queries, self._keys)
+        return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, self._keys)
+
+    def _answer(
+        self, found: tuple[NDArray[np.float32], NDArray[np.int64] | list[str | None]]
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        scores, names = found
+        return scores, self._read(names, scores.shape)
+
+    def search_above(
+        self,
+        Q: ArrayLike,
+        score: ArrayLike,
+        *,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        progress: ProgressLike = None,
+    ) -> Above:
+        """Find all vectors that score at least so much for each query.
+
+        They are exactly those whose score by code, as `search` returns it, is `score` or more.
+
+        Parameters
+        ----------
+        Q : (nq, d) or (d,)
+            Queries; one vector is one query.
+        score : float or (nq,) float
+            The least score, for all queries or for each. With "l2", where scores are negative, −r² for all within
+            distance r.
+        filter, exclude : optional
+            As for `search`.
+        progress : callable or True, optional
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error.
+
+        Returns
+        -------
+        indptr : (nq + 1,) int64
+            The results of query i are ``indptr[i]:indptr[i + 1]``.
+        ids : (m,) int64
+            Best first; of equal scores the vector that was added first comes first. Keys, for an index with keys.
+        scores : (m,) float32
+
+        Raises
+        ------
+        ValueError
+            As of `search`; or a score that is not finite, or lets through more than 2³¹ results.
+
+        Examples
+        --------
+        >>> import numpy as np, compcodes as cc
+        >>> X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+        >>> index = cc.Index(cc.CompositionalCodes(n_codebooks=4, n_codewords=32).fit(X)).add(X)
+        >>> found = index.search_above(X[:2], 8.0)
+        >>> len(found.indptr), bool((found.scores >= 8).all())
+        (3, True)
+        """
+        queries = as_queries(Q, self._shape[2])
+        floors = np.asarray(as_numbers("score", score), dtype=np.float64)
+        if floors.ndim > 1 or (floors.ndim == 1 and len(floors) != len(queries)):
+            raise ArgumentValueError(
+                "score", f"has shape {floors.shape}: want a number, or one for each of {len(queries)} queries"
+            )
+        if not np.isfinite(floors).all():
+            raise ArgumentValueError("score", "holds NaN or an infinity: want finite numbers")
+        limits = self._limits(filter, exclude, len(queries))
+        each, report = _rounded_up(np.broadcast_to(floors, len(queries))), staged(progress, "search")
+        indptr, names, scores = self._core.search_above(queries, each, *limits, self.n_jobs, report)
+        return Above(indptr, self._read(names, scores.shape), scores)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -365,7 +549,7 @@ class Index:
         ValueError
             The index has no such id.
         """
-        return self._core.reconstruct(as_ids(ids, np.size(ids)), self.n_jobs)
+        return self._core.reconstruct(self._names(ids, None), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -373,7 +557,12 @@ class Index:
 
     def __contains__(self, id: object) -> bool:
         """Tell whether there is a vector with this id."""
-        if not isinstance(id, (int, np.integer)):
+        if self._keys:
+            try:
+                return self._core.contains(as_key(id))
+            except (ArgumentTypeError, ArgumentValueError):
+                return False
+        if not isinstance(id, (int, np.integer)) or isinstance(id, (bool, np.bool_)):
             return False
         id = int(id)
         return 0 <= id <= _LARGEST and self._core.contains(id)
@@ -384,9 +573,20 @@ class Index:
         return self._core.codes()
 
     @property
-    def ids(self) -> NDArray[np.int64]:
-        """A copy of all ids, (n,), in the order they were added."""
-        return self._core.ids()
+    def ids(self) -> NDArray[Name]:
+        """A copy of all ids or keys, (n,), in the order they were added."""
+        names = self._core.ids()
+        return self._read(names, (len(names),))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys name its vectors, in the place of ids."""
+        return self._keys
+
+    @property
+    def dimension(self) -> int:
+        """d, of the vectors that it takes."""
+        return int(self._shape[2])
 
     @property
     def quantizer(self) -> Quantizer:
@@ -395,7 +595,10 @@ class Index:
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes kept for each vector: codes, and what metric and scale add. Ids, where they are given, take 8 more."""
+        """Bytes kept for each vector: codes, and what metric and scale add.
+
+        Ids, where they are given, take 8 more; keys their UTF-8 bytes and some 20.
+        """
         return self._core.bytes_per_vector()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -461,6 +664,7 @@ class Index:
             scale=scale,
             exact_norms=exact_norms,
             residuals=residuals,
+            keys=core.has_keys(),
         )
         index._core = core
         return index
@@ -469,12 +673,13 @@ class Index:
     def from_faiss(cls, index: object, n_jobs: int | None = None) -> Self:
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
-        The results are those of faiss, but for rounding. Vectors added later are encoded by compcodes.
+        The results are those of faiss, but for rounding; FastScan rounds its tables to bytes, and this engine does not.
+        Vectors added later are encoded by compcodes.
 
         Parameters
         ----------
-        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer
-            Of at most 8 bits a code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
+        index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one
+            Of at most 8 bits per code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
             (``IndexIDMap``).
 
         Raises
@@ -537,32 +742,16 @@ _LARGEST = 2**63 - 1
 """The largest id that there can be."""
 
 
-def _as_filter(filter: ArrayLike | range) -> tuple[int, int, int] | NDArray[np.bool_] | NDArray[np.int64]:
-    if isinstance(filter, range):
-        return _clipped(filter)
-    array = np.asarray(filter)
-    if array.ndim != 1:
-        raise ArgumentValueError("filter", f"has shape {array.shape}: want one dimension")
-    if array.dtype == bool:
-        return array
-    if array.dtype.kind not in "iu" and array.size:
-        raise ArgumentTypeError("filter", f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
-    return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
+def _rounded_up(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The least float32 that are at least so much: the same float32 scores are above them."""
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32)
+    rounded = np.where(rounded < scores, np.nextafter(rounded, np.float32(np.inf)), rounded)
+    limits = np.finfo(np.float32)
+    return np.clip(rounded, limits.min, limits.max).astype(np.float32)
 
 
-def _clipped(ids: range) -> tuple[int, int, int]:
-    """First, last and step of those of a range that can be ids, ascending; the last is below the first for none."""
-    ids = ids if ids.step > 0 else ids[::-1]
-    if not ids:
-        return 1, 0, 1
-    first = ids[0] if ids[0] >= 0 else ids[0] % ids.step
-    last = min(ids[-1], _LARGEST)
-    if first > last:
-        return 1, 0, 1
-    return first, last, min(ids.step, _LARGEST + 1)
-
-
-def _fetched(rerank: Callable[[NDArray[np.int64]], ArrayLike], ids: NDArray[np.int64], dim: int) -> NDArray[Any]:
+def _fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim: int) -> NDArray[Any]:
     """Ask a callable for the vectors of candidates."""
     rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
     if len(rows) != len(ids):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes.evaluate import recall_curve
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel", "recall_figure", "svg", "thinned"]
 
+_INK = "#010203"  # stands for the colour of text until a picture is written
+_LIGHT, _DARK = "#1f2328", "#e6edf3"
 _STYLES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX"
 
@@ -90,6 +94,7 @@ class Panel:
     y_range: tuple[float, float] | None = None
     x_ticks: Sequence[float] | None = None
     square: bool = False
+    shares: int | None = None
     _lines: list[tuple[str, Sequence[float], Sequence[float], bool]] = field(default_factory=list)
     _cells: list[tuple[int, Sequence[tuple[float, float]]]] = field(default_factory=list)
     _dots: list[tuple[float, float]] = field(default_factory=list)
@@ -126,13 +131,35 @@ class Panel:
             axes.xaxis.set_major_formatter("{x:g}")
         if self.y_range is not None:
             axes.set_ylim(*self.y_range)
+        elif self.shares is not None:
+            self._fit_shares(axes, 0.5 / self.shares)
         if self.square:
             axes.set(aspect="equal", xticks=[], yticks=[])
         else:
             axes.grid(alpha=0.3)
 
+    def _fit_shares(self, axes: Axes, least: float) -> None:
+        """Let the axis of y span the values; `least` is half of what one trial counts."""
+        values = [y for _, _, ys, _ in self._lines for y in ys]
+        if not values:
+            return
+        low, high = min(values), max(values)
+        if low < 0.9 < high:
+            # 0 and 1 are infinitely far away on this scale: they are drawn half a trial short of that.
+            for line in axes.get_lines():
+                line.set_ydata(np.clip(np.asarray(line.get_ydata(), float), least, 1 - least))
+            axes.set_yscale("logit", one_half="0.5")
+            low, high = max(low, least), min(high, 1 - least)
+            ticks = [0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999]
+            axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.minorticks_off()
+            axes.set_ylim(low / 1.2, 1 - (1 - high) / 1.5)
+            return
+        room = max(0.05 * (high - low), 0.002)
+        axes.set_ylim(max(low - room, -0.02), min(high + room, 1.005))
 
-def svg(panels: Sequence[Panel], *, label: str, columns: int = 3) -> str:
+
+def svg(panels: Sequence[Panel], *, label: str, columns: int = 3, themed: bool = False) -> str:
     """Draw panels in rows, above them the legend of all their series.
 
     Parameters
@@ -142,6 +169,8 @@ def svg(panels: Sequence[Panel], *, label: str, columns: int = 3) -> str:
         What the figure shows, for those who cannot see it.
     columns : int, default 3
         Panels in a row.
+    themed : bool, default False
+        Without a background, and with dark or light text as the reader's screen asks for; by default on white.
 
     Returns
     -------
@@ -155,23 +184,45 @@ def svg(panels: Sequence[Panel], *, label: str, columns: int = 3) -> str:
     """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = _figure(3.6 * columns, 2.8 * rows + 0.3)
-    import matplotlib as mpl
-
     names = list(dict.fromkeys(name for panel in panels for name, *_ in panel._lines))
-    places = figure.subplots(rows, columns, squeeze=False).flat
-    handles: dict[str, Any] = {}
-    for panel, axes in zip(panels, places, strict=False):
-        panel.draw(axes, names)
-        handles |= {str(line.get_label()): line for line in axes.get_lines() if line.get_label() in names}
-    for axes in places[len(panels) :]:
-        axes.set_axis_off()
-    if names:
-        figure.legend([handles[name] for name in names], names, loc="outside upper left", ncols=7, frameon=False)
-    out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": label, "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", facecolor="white", metadata={"Date": None, "Title": label})
-    return out.getvalue()
+    with _style(label, themed):
+        figure = _figure(3.6 * columns, 2.8 * rows + 0.3)
+        places = figure.subplots(rows, columns, squeeze=False).flat
+        handles: dict[str, Any] = {}
+        for panel, axes in zip(panels, places, strict=False):
+            panel.draw(axes, names)
+            handles |= {str(line.get_label()): line for line in axes.get_lines() if line.get_label() in names}
+        for axes in places[len(panels) :]:
+            axes.set_axis_off()
+        if names:
+            figure.legend([handles[name] for name in names], names, loc="outside upper left", ncols=7, frameon=False)
+        out = io.StringIO()
+        background = "none" if themed else "white"
+        figure.savefig(out, format="svg", facecolor=background, metadata={"Date": None, "Title": label})
+    return _coloured(out.getvalue()) if themed else out.getvalue()
+
+
+@contextmanager
+def _style(label: str, themed: bool) -> Iterator[None]:
+    """Let the same panels give the same text, and text a colour that can be told from all others."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        yield  # `_figure` says so
+        return
+    style: Any = {"svg.hashsalt": label, "svg.fonttype": "none"}
+    if themed:
+        inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+        style |= dict.fromkeys(inks, _INK) | {"axes.facecolor": "none", "grid.color": "#808080"}
+    with mpl.rc_context(style):
+        yield
+
+
+def _coloured(picture: str) -> str:
+    """Let a picture's text follow the reader's screen."""
+    rules = f":root{{--ink:{_LIGHT}}}@media (prefers-color-scheme:dark){{:root{{--ink:{_DARK}}}}}"
+    head, tag, rest = picture.partition("<defs>")
+    return head + f"<style>{rules}text{{fill:var(--ink)}}</style>" + tag + rest.replace(_INK, "var(--ink)")
 
 
 def thinned(curve: Sequence[float] | NDArray[Any], most: int = 48) -> tuple[list[int], list[float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO, TypeAlias
 
 from compcodes.errors import ArgumentTypeError
@@ -49,7 +49,8 @@ class Bar:
     """A progress callback for people.
 
     On a terminal it is a bar of tqdm (``pip install 'compcodes[progress]'``) that goes when a stage is done. In a log
-    file, or without tqdm, it is a plain line every five seconds.
+    file, or without tqdm, it is a plain line every five seconds. Time left is that of the stage, or of the whole job
+    where `expect` has said what that consists of.
 
     Parameters
     ----------
@@ -63,9 +64,23 @@ class Bar:
         self._bar: Any = None
         self._stage: str | None = None
         self._started = self._told = 0.0
+        self._job: dict[str, tuple[float, float]] = {}
+        self._began = time.monotonic()
+
+    def expect(self, stages: Mapping[str, float]) -> None:
+        """Say which stages the job has, in their order, and how long each takes beside the others."""
+        total, before = sum(stages.values()), 0.0
+        self._job = {}
+        for stage, share in stages.items():
+            self._job[stage] = before / total, share / total
+            before += share
+        self._began = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show that `done` of `total` are done."""
+        if stage in self._job:
+            self._of_job(stage, done / total if total > 0 else 1.0)
+            return
         if stage != self._stage:
             self.close()
             self._stage, self._started = stage, time.monotonic()
@@ -87,6 +102,37 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
         self._bar = self._stage = None
+
+    def _of_job(self, stage: str, part: float) -> None:
+        """Show how far the whole job is."""
+        if self._stage is None:
+            self._told = time.monotonic()
+        self._stage = stage
+        before, share = self._job[stage]
+        whole = min(before + share * part, 1.0)
+        if self._tqdm is not None:
+            if self._bar is None:
+                form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+                self._bar = self._tqdm(desc=stage, total=1.0, file=self._stream, leave=False, bar_format=form)
+            self._bar.set_description_str(stage, refresh=False)
+            self._bar.update(max(whole - self._bar.n, 0))
+            return
+        now = time.monotonic()
+        if now - self._told < _LINE_EVERY:
+            return
+        self._told, seconds = now, now - self._began
+        left = f", about {seconds * (1 - whole) / whole:.0f} s left" if whole > 0 else ""
+        self._stream.write(f"{stage} {part:.0%}, all {whole:.0%}  {seconds:.0f} s{left}\n")
+        self._stream.flush()
+
+    def say(self, line: str) -> None:
+        """Write a line between those of progress; to a log only of a job that lasts."""
+        if self._tqdm is None and time.monotonic() - self._began < _LINE_EVERY:
+            return
+        if self._bar is not None:
+            self._bar.clear()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
 
     def _line(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()

@@ -4,11 +4,11 @@
 //!
 //! Data is seeded and random, or read from raw files of a directory `data=DIR` (for real codes, and to compare with
 //! other libraries on the same ones): `codebooksM.f32` (M, 256, 128), `codesM.u8` (rows, M), `queries.f32` (rows, 128),
-//! M standing for the number; codes are repeated until there are n. Further keys: `isa=`, `nq=`, `k=`, `threads=` run
+//! M standing for the number; codes are repeated until there are n. `words=16` takes as many codewords instead of 256. Further keys: `isa=`, `nq=`, `k=`, `threads=` run
 //! one case instead of all. `allowed=0.5` filters at random, so that this share of the vectors passes; `scale=1` adds a
 //! column of levels; `segments=` cuts the codes into as many.
 
-use compcodes::codes::packed::{PackedCodes, PackedView, packed_bytes};
+use compcodes::codes::packed::{Layout, PackedCodes, PackedView, packed_bytes};
 use compcodes::scan::tables::TableBuilder;
 use compcodes::scan::{Adjust, Levels, Probes, Segment, search};
 use compcodes::{Codebooks, isa::Isa};
@@ -25,16 +25,17 @@ fn main() {
         args.iter().filter(|arg| !arg.contains('=')).map(|arg| arg.parse::<usize>().expect("a number"));
     let (n, m) = (plain.next().unwrap_or(1_000_000), plain.next().unwrap_or(8));
 
+    let k = number("words").unwrap_or(256);
     let (codebooks, codes, queries) = match key("data") {
-        Some(dir) => read(dir, m),
-        None => random(n.min(1 << 20), m),
+        Some(dir) => read(dir, m, k),
+        None => random(n.min(1 << 20), m, k),
     };
     let mut next = generator();
     let mut levels = || -> Levels { std::array::from_fn(|_| (0.2 * next()).exp2()) };
     let scale = key("scale").map(|_| levels());
     let adjust = scale.as_ref().map_or(Adjust::None, Adjust::Scale);
     let n_segments = number("segments").unwrap_or(1);
-    let mut packed = PackedCodes::new(m + adjust.n_columns()).unwrap();
+    let mut packed = PackedCodes::with(Layout::smallest(m, k, adjust.n_columns())).unwrap();
     let levels =
         Array2::from_shape_simple_fn((codes.nrows(), adjust.n_columns()), || (256.0 * (next() + 0.5)) as u8);
     let codes = concatenate![Axis(1), codes, levels];
@@ -68,8 +69,9 @@ fn main() {
     {
         for &(nq, k, threads, n) in one.as_ref().map_or(&all[..], |one| &one[..]) {
             let view = packed.view();
-            let (n, columns) = (n.min(view.len()), view.n_columns());
-            let view = PackedView::new(&view.as_bytes()[..packed_bytes(n, columns)], n, columns).unwrap();
+            let n = n.min(view.len());
+            let bytes = &view.as_bytes()[..packed_bytes(n, view.n_lines())];
+            let view = PackedView::with(bytes, n, view.layout()).unwrap();
             let allowed = allowed.as_ref().map(|words| &words[..view.n_blocks()]);
             let n_blocks = view.n_blocks();
             let cut = |i: usize| n_blocks * i / n_segments;
@@ -115,7 +117,7 @@ fn time<T>(mut call: impl FnMut() -> T) -> (Duration, Duration) {
     (times[0], times[times.len() / 2])
 }
 
-fn read(dir: &str, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
+fn read(dir: &str, m: usize, k: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
     let bytes =
         |name: String| std::fs::read(format!("{dir}/{name}")).unwrap_or_else(|e| panic!("{dir}/{name}: {e}"));
     let floats =
@@ -123,7 +125,7 @@ fn read(dir: &str, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
     let codes = bytes(format!("codes{m}.u8"));
     let queries = floats("queries.f32".into());
     (
-        Codebooks::new(Array3::from_shape_vec((m, 256, DIM), floats(format!("codebooks{m}.f32"))).unwrap())
+        Codebooks::new(Array3::from_shape_vec((m, k, DIM), floats(format!("codebooks{m}.f32"))).unwrap())
             .unwrap(),
         Array2::from_shape_vec((codes.len() / m, m), codes).unwrap(),
         Array2::from_shape_vec((queries.len() / DIM, DIM), queries).unwrap(),
@@ -131,12 +133,12 @@ fn read(dir: &str, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
 }
 
 /// Codebooks of falling size, as residual quantizers train them; all codes equally likely.
-fn random(n: usize, m: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
+fn random(n: usize, m: usize, k: usize) -> (Codebooks, Array2<u8>, Array2<f32>) {
     let mut next = generator();
-    let codebooks = Array3::from_shape_fn((m, 256, DIM), |(m, _, _)| next() * 0.8f32.powi(m as i32));
+    let codebooks = Array3::from_shape_fn((m, k, DIM), |(m, _, _)| next() * 0.8f32.powi(m as i32));
     (
         Codebooks::new(codebooks).unwrap(),
-        Array2::from_shape_simple_fn((n, m), || (256.0 * (next() + 0.5)) as u8),
+        Array2::from_shape_simple_fn((n, m), || (k as f32 * (next() + 0.5)) as u8),
         Array2::from_shape_simple_fn((640, DIM), &mut next),
     )
 }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from compcodes import __version__
 from compcodes.cli import build, compare, demo, encode, evaluation, fit, info, search
+from compcodes.cli.completion import Completion
 from compcodes.cli.door import Parser, declare, enter
 
 __all__ = ["main"]
@@ -23,6 +24,12 @@ def _parser() -> Parser:
         description="Compress vectors to a few bytes each, and find those that answer queries best.",
     )
     parser.add_argument("--version", action="version", version=f"compcodes {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=Completion,
+        metavar="SHELL",
+        help="print what makes a shell complete commands and options: bash, zsh or tcsh (needs compcodes[completion])",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     for module in (demo, fit, encode, build, search, evaluation, info, compare):
         summary = str(module.__doc__).partition("\n")[0]

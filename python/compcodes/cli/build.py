@@ -17,9 +17,11 @@ from compcodes.cli.common import (
     duration,
     load_model,
     sizes,
+    written,
 )
-from compcodes.cli.parameters import add_parameter
-from compcodes.data import load, load_ids
+from compcodes.cli.parameters import add_column, add_parameter
+from compcodes.data import load, load_names
+from compcodes.data.files import file_of, with_column
 
 NAME = "build"
 
@@ -31,30 +33,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("vectors", nargs="?", help="the database's vectors")
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
-    parser.add_argument("--ids", metavar="FILE", help="an integer for each vector (default: 0, 1, 2, …)")
+    add_column(parser)
+    names = parser.add_mutually_exclusive_group()
+    names.add_argument(
+        "--ids",
+        metavar="FILE",
+        help="an integer or a string for each vector, in a file of any kind, or of text lines (default: 0, 1, 2, …)",
+    )
+    names.add_argument("--id-column", metavar="NAME", help="their column in the file of the vectors (.parquet, .h5)")
     add_parameter(
         parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
     )
     add_parameter(parser, Index, "scale", help="correct the length of approximations, for one more byte each (ip)")
+    add_parameter(
+        parser,
+        Index,
+        "residuals",
+        help="keep what proves results exact, for five more bytes each (ip, not with --scale)",
+    )
+    parser.add_argument(
+        "--compact-norms",
+        action="store_true",
+        help="one more byte each instead of five (l2): the results are the same, and take longer to find",
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Encode what is not encoded yet, and write the index."""
-    if args.scale and args.codes is not None:
-        raise UsageError("--scale compares codes with vectors: it needs them instead of --codes")
+    for option in ("scale", "residuals"):
+        if getattr(args, option) and args.codes is not None:
+            raise UsageError(f"--{option} compares codes with vectors: it needs them instead of --codes")
+    if args.codes is not None and (args.column or args.id_column):
+        raise UsageError("--column and --id-column are of the file of vectors, which --codes takes the place of")
+    source = None if args.vectors is None else with_column(args.vectors, args.column)
+    if args.id_column is not None:
+        args.ids = with_column(file_of(str(args.vectors)), args.id_column, "--id-column")
     check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
     check_output(args.output)
     model = load_model(args.model, args.jobs)
-    ids = None if args.ids is None else load_ids(args.ids).reshape(-1)
-    with called({"metric": "--metric", "scale": "--scale", "X": str(args.vectors)}), Stopwatch() as watch:
+    ids = None if args.ids is None else load_names(args.ids)
+    names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
+    names |= {"X": str(source), "ids": str(args.ids), "codes": str(args.codes)}
+    with called(names), Stopwatch() as watch:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", MetricWarning)
-            index = Index(model, args.metric, args.jobs, scale=args.scale)
+            index: Index[Any] = Index(
+                model,
+                args.metric,
+                args.jobs,
+                scale=args.scale,
+                residuals=args.residuals,
+                exact_norms=not args.compact_norms,
+                keys=ids is not None and ids.dtype == object,
+            )
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
-            index.add(load(args.vectors), ids=ids, progress=args.progress)
-    index.save(args.output)
+            index.add(load(str(source)), ids=ids, progress=args.progress)
+    with written(args.output):
+        index.save(args.output)
     notes = {"warning": str(caught[0].message)} if caught else {}
     return {
         **notes,

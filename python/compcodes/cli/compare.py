@@ -23,6 +23,8 @@ from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
 from compcodes.plot import thinned
+from compcodes.progress import Bar
+from compcodes.training.effort import EFFORTS
 
 NAME = "compare"
 LOGS = True  # it takes long: lines of progress also where standard error is no terminal
@@ -30,6 +32,7 @@ LOGS = True  # it takes long: lines of progress also where standard error is no 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))
 _QUERIES = 1000  # at most, to measure with
 _RANKED_BY = "10@100"
+_OPTIONS = {"n_codewords": "codewords"}  # of `compcodes fit`, where they are not called as the parameter is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the most rounds of training (default: each method's own)",
     )
+    add(
+        "--effort",
+        choices=tuple(EFFORTS),
+        default="low",
+        help="of training compcodes itself; more takes longer and finds more (default: low)",
+    )
     add("--seed", type=whole(0, 2**64 - 1), default=0, metavar="N", help="seed of the random numbers (default: 0)")
     add("--output", metavar="HTML", help="write a report with plots: one file, which needs no other")
 
@@ -58,42 +67,83 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         check_output(args.output, ".html")
     X, Q, sample = _data(args)
     k = min(1000, len(X))
-    with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
-        _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
-    results, failed = [], []
-    for n_bytes in args.bytes:
-        for name in args.methods or METHODS:
+    jobs = [(name, n_bytes) for n_bytes in args.bytes for name in args.methods or METHODS]
+    bar_of_all = args.progress if isinstance(args.progress, Bar) else None
+    if bar_of_all:
+        bar_of_all.expect(_stages(jobs, len(X), args))
+    results: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    interrupted = False
+    try:
+        with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
+            _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
+        for name, n_bytes in jobs:
             bar = _labelled(args.progress, f"{name} {n_bytes}")
             try:
                 made = train(
                     METHODS[name], n_bytes, X, X, queries=sample, n_jobs=args.jobs, random_state=args.seed,
-                    progress=bar, **_effort(args),
+                    progress=bar, **_effort(METHODS[name], args),
                 )  # fmt: skip
             except ValueError as error:  # such as product quantization into more parts than there are dimensions
                 failed.append({"method": name, "bytes": n_bytes, "error": str(error)})
                 continue
-            results.append({**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)})
-            results[-1]["command"] = _command(made.method, n_bytes, args)
+            result = {**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)}
+            result["command"] = _command(made.method, n_bytes, args)
+            results.append(result)
+            if bar_of_all:
+                shown = ", ".join(f"{measure} {recall:.3f}" for measure, recall in result["recall"].items())
+                bar_of_all.say(f"{name} in {n_bytes} bytes: {shown}, trained in {duration(made.fit_seconds)}")
+            # Written each time, so that a run that is killed leaves what it has found.
+            _report(args, _found(args, X, Q, results, failed))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True  # what was measured is kept
+        args.exit_code = 130
     if not results:
         raise ValueError(f"no method could be trained: {failed[0]['method']}: {failed[0]['error']}")
-    results.sort(key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10"))))
-    best, reason = _recommend(results, args.target)
-    found = {
+    found = _found(args, X, Q, results, failed) | {"interrupted": interrupted}
+    _report(args, found)
+    return found
+
+
+def _found(
+    args: argparse.Namespace,
+    X: NDArray[Any],
+    Q: NDArray[Any],
+    results: list[dict[str, Any]],
+    failed: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return what is known when so many methods are measured."""
+    ranked = sorted(
+        results, key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10")))
+    )
+    best, reason = _recommend(ranked, args.target)
+    return {
         "vectors": len(X),
         "dimension": X.shape[1],
         "queries": len(Q),
         "held_out": args.queries is None,
         "sampled": len(X) + (len(Q) if args.queries is None else 0) < len(load(args.vectors)),
         "bytes_before": X.shape[1] * X.itemsize,
-        "results": results,
+        "effort": None if args.iterations is not None else args.effort,
+        "planned": len(args.bytes) * len(args.methods or METHODS),
+        "results": ranked,
         "failed": failed,
+        "interrupted": False,
         "recommended": {**{key: best[key] for key in ("method", "bytes", "command", "code")}, "reason": reason},
         "output": args.output,
     }
-    if args.output is not None:
-        with written(args.output):
-            Path(args.output).write_text(page(found, Path(args.vectors).name), encoding="utf-8")
-    return found
+
+
+def _report(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write the page, replacing an earlier one at once."""
+    if args.output is None:
+        return
+    beside = Path(f"{args.output}.part")
+    with written(args.output):
+        beside.write_text(page(found, Path(args.vectors).name), encoding="utf-8")
+        beside.replace(args.output)
 
 
 def show(result: dict[str, Any]) -> None:
@@ -108,6 +158,10 @@ def show(result: dict[str, Any]) -> None:
         "\n10@100: the share of the true best 10 that are among the first 100 found, and so after these are re-ranked."
     )
     print("x error: mean squared; ip error: mean, of a query's 100 best. Encode: per vector; search: per query.")
+    if result["interrupted"]:
+        print("interrupted: only these were compared.")
+    if result["effort"] == "low":
+        print("compcodes was trained with --effort low; its default takes longer and finds more.")
     for entry in result["failed"]:
         print(f"not compared: {entry['method']} in {entry['bytes']} bytes: {entry['error']}")
     best = result["recommended"]
@@ -117,6 +171,22 @@ def show(result: dict[str, Any]) -> None:
     )
     if result["output"]:
         print(f"\nreport written to {result['output']}")
+
+
+def _stages(jobs: list[tuple[str, int]], n: int, args: argparse.Namespace) -> dict[str, float]:
+    """The stages of a comparison of `n` vectors, and about how long each takes beside the others."""
+    stages: dict[str, float] = {"exact search": 0.02}
+    for name, n_bytes in jobs:
+        method = METHODS[name]
+        if method.cls == "CompositionalCodes":
+            model = method.make(n_bytes, **_effort(method, args))
+            each = 1.0 if model.encoder == "local-search" else 0.1
+            passes = model._stages(n)
+            stages |= {f"{name} {n_bytes} {stage}": each * n_bytes / 8 * share / n for stage, share in passes.items()}
+            stages[f"{name} {n_bytes} encode"] = 8 * each * n_bytes / 8
+        else:
+            stages |= {f"{name} {n_bytes} {stage}": 0.5 * n_bytes / 8 for stage in ("fit", "encode")}
+    return stages
 
 
 def _row(entry: dict[str, Any], measures: list[str]) -> list[str]:
@@ -172,8 +242,12 @@ def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray
     return np.asarray(X), np.asarray(Q[measured]), None if others is None else np.asarray(Q[others])
 
 
-def _effort(args: argparse.Namespace) -> dict[str, int]:
-    return {} if args.iterations is None else {"max_iter": args.iterations, "anneal": args.iterations}
+def _effort(method: Method, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters that decide how long a method trains."""
+    if args.iterations is not None:
+        return {"max_iter": args.iterations, "anneal": args.iterations}
+    own = method.cls == "CompositionalCodes" and "encoder" not in method.parameters  # the paper's has no such choice
+    return {"effort": args.effort} if own and args.effort != "default" else {}
 
 
 def _labelled(progress: Callable[[str, int, int], object] | None, label: str) -> Any:
@@ -223,21 +297,23 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     """Return the commands that build the index, where the command can train the method."""
     if method.cls != "CompositionalCodes":
         return None
-    options = [f"--{name} {value}" for name, value in method.parameters.items()]
+    options = [f"--{_OPTIONS.get(name, name)} {value}" for name, value in method.parameters.items()]
     if args.queries is not None:
         options.append(f"--queries {shlex.quote(args.queries)}")
     if args.seed:
         options.append(f"--seed {args.seed}")
     if args.iterations is not None:
         options.append(f"--iterations {args.iterations} --anneal {args.iterations}")
+    elif "effort" in _effort(method, args):
+        options.append(f"--effort {args.effort}")
     vectors = shlex.quote(args.vectors)
-    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {n_bytes}", *options])
+    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {method.arguments(n_bytes)[method.size]}", *options])
     return f"{fit}\ncompcodes build model.cc {vectors} -o index.cc"
 
 
 def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     lines = ["import compcodes as cc", f"X = cc.data.load({args.vectors!r})"]
-    others = _effort(args) | ({"random_state": args.seed} if args.seed else {})
+    others = _effort(method, args) | ({"random_state": args.seed} if args.seed else {})
     expression = method.expression(n_bytes, **others)
     queries = ""
     if method.cls == "CompositionalCodes" and args.queries is not None:

@@ -28,14 +28,16 @@ font-size:13px}
 .card pre{background:var(--paper)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:.34rem .6rem;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
-th:first-child,td:first-child{text-align:left}th{font-weight:600;color:var(--muted)}
+th:first-child,td:first-child{text-align:left}
+th{font-weight:600;color:var(--muted);white-space:normal;vertical-align:bottom}
 tr.size td{font-weight:600;padding-top:1rem}td.best{color:var(--good);font-weight:650}
-img{max-width:100%;height:auto;display:block;margin:.8rem 0;border-radius:6px}
+img{max-width:100%;height:auto;display:block;margin:.8rem 0}
+.unfinished{border-left-color:#bf8700}
 """
 
 _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
-    "vector_error": ("mean ‖x − x̄‖²", False),
-    "inner_product_error": ("mean |⟨q, x⟩ − ⟨q, x̄⟩|", False),
+    "vector_error": ("x error", False),
+    "inner_product_error": ("score error", False),
     "fit_seconds": ("train", False),
     "encode_seconds_each": ("encode, per vector", False),
     "search_seconds_each": ("search, per query", False),
@@ -50,6 +52,7 @@ def page(found: dict[str, Any], name: str) -> str:
     parts = [
         f"<h1>{escape(name)} in a few bytes</h1>",
         f'<p class="muted">{_summary(found)}</p>',
+        *_unfinished(found),
         '<div class="card">',
         f"<p><strong>{escape(best['method'])} in {best['bytes']} bytes</strong>: {escape(winner['about'])}. "
         f"{escape(best['reason'])}</p>",
@@ -59,7 +62,9 @@ def page(found: dict[str, Any], name: str) -> str:
         "<h2>Ranking</h2>",
         f'<div class="scroll">{_ranking(found, sizes)}</div>',
         '<p class="muted">10@100 is the share of the true best 10 that are among the first 100 found, and also what is '
-        "right after these 100 are re-ranked with exact inner products. The best figure of each size is coloured.</p>",
+        "right after these 100 are re-ranked with exact inner products. x error: mean ‖x − x̄‖²; score error: mean "
+        "|⟨q, x⟩ − ⟨q, x̄⟩| of a query's 100 best. The best figure of each size is coloured.</p>",
+        *_told_effort(found),
         *(f'<p class="muted">Not compared: {_failure(entry)}</p>' for entry in found["failed"]),
         "<h2>How many of the true best 10 are found</h2>",
         _chart(_curves(found, sizes), "Recall of the true best 10 against position"),
@@ -77,6 +82,20 @@ def page(found: dict[str, Any], name: str) -> str:
         + "\n".join(parts)
         + "\n</body>\n</html>\n"
     )
+
+
+def _unfinished(found: dict[str, Any]) -> list[str]:
+    done, planned = len(found["results"]) + len(found["failed"]), found["planned"]
+    if done == planned:
+        return []
+    told = f"Unfinished: {done} of {planned} are measured. The ranking and the advice are of these."
+    return [f'<div class="card unfinished"><p>{told}</p></div>']
+
+
+def _told_effort(found: dict[str, Any]) -> list[str]:
+    if found["effort"] != "low":
+        return []
+    return ['<p class="muted">compcodes was trained with --effort low; its default takes longer and finds more.</p>']
 
 
 def _methods(found: dict[str, Any]) -> dict[str, str]:
@@ -133,7 +152,7 @@ def _cell(text: str, best: bool) -> str:
 def _chart(panels: list[Panel], label: str) -> str:
     """Return charts as a picture within the page."""
     try:
-        picture = svg(panels, label=label)
+        picture = svg(panels, label=label, themed=True)
     except ImportError as error:
         return f'<p class="muted">{escape(str(error))}</p>'
     data = base64.b64encode(picture.encode()).decode()
@@ -143,7 +162,7 @@ def _chart(panels: list[Panel], label: str) -> str:
 def _curves(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
     panels = []
     for size in sizes:
-        panel = Panel(f"{size} byte{'s'[: size > 1]}", "position P", "recall 10@P", log_x=True, y_range=(0, 1))
+        panel = Panel(f"{size} byte{'s'[: size > 1]}", "position P", "recall 10@P", log_x=True, shares=_trials(found))
         for method in _methods(found):
             for result in found["results"]:
                 if (result["method"], result["bytes"]) == (method, size):
@@ -153,9 +172,10 @@ def _curves(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
 
 
 def _costs(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
-    bytes_ = Panel("recall and size", "bytes", "recall 10@100", x_ticks=sizes, y_range=(0, 1))
-    training = Panel("recall and training time", "seconds to train", "recall 10@100", log_x=True, y_range=(0, 1))
-    search = Panel("recall and search time", "µs per query", "recall 10@100", log_x=True, y_range=(0, 1))
+    n = _trials(found)
+    bytes_ = Panel("recall and size", "bytes", "recall 10@100", x_ticks=sizes, shares=n)
+    training = Panel("recall and training time", "seconds to train", "recall 10@100", log_x=True, shares=n)
+    search = Panel("recall and search time", "µs per query", "recall 10@100", log_x=True, shares=n)
     for method in _methods(found):
         results = sorted((r for r in found["results"] if r["method"] == method), key=lambda r: int(r["bytes"]))
         recalls = [r["recall"]["10@100"] for r in results]
@@ -163,3 +183,8 @@ def _costs(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
         training.line(method, [max(r["fit_seconds"], 1e-4) for r in results], recalls, markers=True)
         search.line(method, [max(r["search_seconds_each"], 1e-8) * 1e6 for r in results], recalls, markers=True)
     return [bytes_, training, search]
+
+
+def _trials(found: dict[str, Any]) -> int:
+    """Of how many true answers a recall is the share."""
+    return 10 * int(found["queries"])

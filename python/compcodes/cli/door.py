@@ -72,7 +72,7 @@ def enter(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         return _fail(_message(error), 1, args.json, bar)
     if bar:
         bar.close()
-    return _print(text, 0)
+    return _print(text, getattr(args, "exit_code", 0))
 
 
 def _bar(args: argparse.Namespace) -> Bar | None:

@@ -6,7 +6,9 @@ import argparse
 from typing import Any
 
 from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, load_model, sizes
+from compcodes.cli.parameters import add_column
 from compcodes.data import load, save
+from compcodes.data.files import with_column
 
 NAME = "encode"
 
@@ -15,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     parser.add_argument("vectors", help="vectors to compress")
+    add_column(parser)
     parser.add_argument("-o", "--output", required=True, metavar="CODES", help="where to write the codes, a .npy file")
 
 
@@ -23,7 +26,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_overwriting({"-o": args.output}, [args.model, args.vectors])
     check_output(args.output, ".npy")
     quantizer = load_model(args.model, args.jobs)
-    X = load(args.vectors)
+    X = load(with_column(args.vectors, args.column))
     with called({"X": args.vectors}), Stopwatch() as watch:
         codes = quantizer.encode(X, progress=args.progress)
     save(args.output, codes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from compcodes import Index, evaluate
 from compcodes.cli.common import (
     Stopwatch,
+    UsageError,
     called,
     check_output,
     check_overwriting,
@@ -61,6 +62,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         true_ids = _exact(index, Q, args)
         with Stopwatch() as watch:
             _, ids = index.search(Q, k, progress=args.progress)
+    if index.has_keys:  # recall compares numbers
+        rows = {key: row for row, key in enumerate([*index.ids, None])}
+        rows[None] = -1
+        ids = np.array([[rows[key] for key in found] for found in ids], dtype=np.int64).reshape(ids.shape)
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
@@ -92,6 +97,8 @@ def show(result: dict[str, Any]) -> None:
 
 def _exact(index: Index, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:
     """Read or find the ids of the exact answers, best first."""
+    if args.truth is not None and index.has_keys:
+        raise UsageError("--truth is of ids, and the index has keys: give the vectors, --vectors FILE")
     if args.truth is not None:
         true_ids = load_ids(args.truth)
         true_ids = true_ids[None, :] if true_ids.ndim == 1 else true_ids
@@ -103,7 +110,7 @@ def _exact(index: Index, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[n
         raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
     k = number_of_results("-R", max(args.R), len(X), len(Q))
     _, rows = evaluate.ground_truth(X, Q, k, metric=index.metric, n_jobs=args.jobs, progress=args.progress)
-    return index.ids[rows]
+    return rows if index.has_keys else index.ids[rows]
 
 
 def recall_table(entries: list[dict[str, Any]]) -> str:

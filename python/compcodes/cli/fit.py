@@ -9,16 +9,32 @@ import argparse
 import inspect
 from typing import Any
 
-from compcodes import CompositionalCodes
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, loss_text
-from compcodes.cli.parameters import add_parameter, groups, whole
+from compcodes import Beam, CompositionalCodes, LocalSearch
+from compcodes.cli.common import (
+    Stopwatch,
+    UsageError,
+    called,
+    check_output,
+    check_overwriting,
+    duration,
+    loss_text,
+    written,
+)
+from compcodes.cli.parameters import add_column, add_parameter, groups, whole
 from compcodes.data import load, load_queries
+from compcodes.data.files import with_column
+from compcodes.progress import Bar
 
 NAME = "fit"
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "n_codebooks": {"option": "--bytes", "metavar": "M", "type": whole(1, 256), "help": "bytes of a code, 1 to 256"},
+    "n_codebooks": {
+        "option": "--bytes",
+        "metavar": "M",
+        "type": whole(1, 256),
+        "help": "bytes of a code, 1 to 256; half bytes with at most 16 --codewords",
+    },
     "n_codewords": {
         "option": "--codewords",
         "metavar": "K",
@@ -51,9 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command, an option for each parameter of the model among them."""
     add = parser.add_argument
     add("vectors", help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5)")
+    add_column(parser)
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
     options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS[name]) for name in names}
+    add(
+        "--rounds",
+        type=whole(1, 65535),
+        metavar="N",
+        help="rounds of local search per vector, in the place of what the effort stands for",
+    )
+    add("--beam", type=whole(1, 65535), metavar="N", help="partial codes that the beam keeps, with --encoder beam")
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
     parser.set_defaults(options=options)
 
@@ -62,29 +86,60 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Train, write the model, and say how well it went."""
     check_overwriting({"-o": args.output}, [args.vectors, args.queries])
     check_output(args.output)
-    X = load(args.vectors)
+    _choose_encoder(args)
+    X = load(with_column(args.vectors, args.column))
     queries = None if args.queries is None else load_queries(args.queries)
     with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
         quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
+        if isinstance(args.progress, Bar):
+            args.progress.expect(quantizer._stages(len(X)))
         quantizer.fit(X, queries=queries, progress=args.progress)
-    quantizer.save(args.output)
+    with written(args.output):
+        quantizer.save(args.output)
     M, K, d = quantizer.codebooks_.shape
+    last = quantizer.history_[-1]
     return {
         "model": args.output,
         "vectors": len(X),
-        "trained_on": quantizer.history_[-1]["vectors"],
+        "trained_on": last["vectors"],
         "dimension": d,
         "type": str(X.dtype),
         "codebooks": M,
         "codewords": K,
         "bytes_before": d * X.itemsize,
-        "bytes_per_vector": M,
+        "bytes_per_vector": M if K > 16 else (M + 1) // 2,
         "metric": quantizer.metric_,
         "loss": quantizer.loss_,
-        "iterations": quantizer.history_[-1]["iteration"],
-        "objective": float(quantizer.history_[-1]["objective"]),
+        "iterations": last["iteration"],
+        "objective": float(last["objective"]),
+        "ended": _why(quantizer),
         "seconds": watch.seconds,
     }
+
+
+def _choose_encoder(args: argparse.Namespace) -> None:
+    """Put an encoder with its parameters in the place of its name."""
+    for option, encoder, kind in (("rounds", "local-search", LocalSearch), ("beam", "beam", Beam)):
+        value = getattr(args, option)
+        if value is None:
+            continue
+        if args.encoder != encoder:
+            raise UsageError(f"--{option} goes with --encoder {encoder}, not {args.encoder}")
+        args.encoder = kind(value)
+
+
+def _why(quantizer: CompositionalCodes) -> str:
+    """Say why training ended."""
+    history, asked = quantizer.history_, quantizer.max_iter
+    before = "after those with noise " if quantizer._anneals() else ""
+    if history[-1]["objective"] == 0:
+        return "the start is exact"
+    if asked is not None and history[-1]["iteration"] >= asked:
+        return f"{before}as many as were asked for"
+    if len(history) == 1:
+        return f"{before}none lowered the loss"
+    gain = 1 - history[-1]["objective"] / history[-2]["objective"]
+    return f"{before}the last gained {gain:.1%}"
 
 
 def show(result: dict[str, Any]) -> None:
@@ -94,7 +149,7 @@ def show(result: dict[str, Any]) -> None:
     of = f"{result['trained_on']:,} of " if few else ""
     print(f"learned from {of}{result['vectors']:,} vectors in {duration(result['seconds'])}")
     print(f"metric: {result['metric']}, loss: {loss_text(result['loss'])}")
-    print(f"iterations: {result['iterations']}, mean loss: {result['objective']:.6g}")
+    print(f"iterations: {result['iterations']} ({result['ended']}), mean loss: {result['objective']:.6g}")
     gain = f"{before / after:.3g} times less" if before > after else "no less"
-    print(f"a vector of {before} bytes ({result['type']}) becomes {after} bytes, {gain}")
+    print(f"a vector of {before} bytes ({result['type']}) becomes {after} byte{'s' * (after > 1)}, {gain}")
     print(f"model written to {result['model']}")

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     settings = header.get("settings", {})
     if settings.get("kind") == "index":
         index = load_index(args.file, args.jobs)
-        content = {"kind": "index", "vectors": len(index), "metric": index.metric}
+        content = {"kind": "index", "vectors": len(index), "metric": index.metric, "keys": index.has_keys}
         content |= {"scale": settings.get("scale") in ("true", True), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
     else:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["add_parameter", "choices", "groups", "threads", "whole"]
+__all__ = ["add_column", "add_parameter", "choices", "groups", "threads", "whole"]
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
@@ -43,6 +43,13 @@ def choices(cls: type, name: str) -> tuple[str, ...]:
     hint = get_type_hints(vars(cls)["__init__"])[name]
     literals = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal]
     return tuple(name for literal in literals for name in get_args(literal))
+
+
+def add_column(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that names the column of the vectors; FILE:NAME is another way."""
+    parser.add_argument(
+        "--column", metavar="NAME", help="the column of the vectors, or dataset, in a file of several (.parquet, .h5)"
+    )
 
 
 def add_parameter(

@@ -6,10 +6,13 @@ Without -o the answers are printed, one a line: query, rank, id and score, with 
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from compcodes import Index
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -21,7 +24,7 @@ from compcodes.cli.common import (
     number_of_results,
 )
 from compcodes.cli.parameters import whole
-from compcodes.data import load, load_ids, load_queries, save
+from compcodes.data import load, load_ids, load_names, load_queries, save
 
 NAME = "search"
 
@@ -35,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="IDS", help="write ids (queries × answers) to a .npy file")
     add("--scores", metavar="FILE", help="write scores (queries × answers) to a .npy file")
     add("--filter", metavar="IDS", help="a file of the ids among which to search (default: all)")
+    add(
+        "--exclude",
+        metavar="IDS",
+        help="a file of ids not to find: for all queries, or a row for each (queries × ids, −1 for none)",
+    )
     add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
     add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
@@ -44,7 +52,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.candidates is not None and args.rerank is None:
         raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
     check_overwriting(
-        {"-o": args.output, "--scores": args.scores}, [args.index, args.queries, args.rerank, args.filter]
+        {"-o": args.output, "--scores": args.scores}, [args.index, args.queries, args.rerank, args.filter, args.exclude]
     )
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
@@ -52,16 +60,23 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     index = load_index(args.index, args.jobs)
     Q = load_queries(args.queries)
     vectors = None if args.rerank is None else load(args.rerank)
-    allowed = None if args.filter is None else load_ids(args.filter).reshape(-1)
+    allowed, excluded = (None if path is None else _names(path, index) for path in (args.filter, args.exclude))
+    allowed = allowed if allowed is None else allowed.reshape(-1)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
+    names |= {"filter": str(args.filter), "exclude": str(args.exclude)}
     with called(names), Stopwatch() as watch:
         scores, ids = index.search(
-            Q, k, filter=allowed, rerank=vectors, n_candidates=args.candidates, progress=args.progress
+            Q, k, filter=allowed, exclude=excluded, rerank=vectors, n_candidates=args.candidates, progress=args.progress
         )
-    if len(ids):  # a filter can leave fewer: as many for each query, the rest is padding
-        k = int(np.count_nonzero(ids[0] != -1))
-    scores, ids = scores[:, :k], ids[:, :k]
+    is_keyed = ids.dtype == object
+    found = ids != (None if is_keyed else -1)
+    if len(ids):  # a filter can leave fewer: what all queries have as padding is cut off
+        k = int(found.sum(axis=1).max())
+    scores, ids, found = scores[:, :k], ids[:, :k], found[:, :k]
+    if is_keyed:  # text, which files and terminals have; none is ""
+        texts = [[_text(key) for key in row] for row in ids.tolist()]
+        ids = np.array(texts, dtype=str).reshape(scores.shape)
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
             save(path, array)
@@ -74,8 +89,24 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "written": outputs,
     }
     if args.output is None:
-        result |= {"ids": ids.tolist(), "scores": scores.tolist()}
+        rows = zip(ids.tolist(), found, strict=True)
+        result |= {
+            "ids": [[id_ if one else None for id_, one in zip(*row, strict=True)] for row in rows]
+            if is_keyed
+            else ids.tolist(),
+            "scores": scores.tolist(),
+        }
     return result
+
+
+def _names(path: str, index: Index[Any]) -> NDArray[Any]:
+    """Read ids, or keys where the index has them."""
+    names = load_names(path) if index.has_keys else load_ids(path)
+    return names.astype(str).astype(object) if index.has_keys and names.dtype != object else names
+
+
+def _text(key: object) -> str:
+    return "" if key is None else key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 
 def show(result: dict[str, Any]) -> None:
@@ -83,6 +114,8 @@ def show(result: dict[str, Any]) -> None:
     if "ids" in result:
         for query, (ids, scores) in enumerate(zip(result["ids"], result["scores"], strict=True)):
             for rank, (id_, score) in enumerate(zip(ids, scores, strict=True), start=1):
+                if id_ is None or (score == -math.inf and id_ == -1):
+                    break
                 print(query, rank, id_, f"{score:.6g}", sep="\t")
         return
     each = result["seconds"] / max(result["queries"], 1)

@@ -4,7 +4,7 @@
 vectors that come with the package.
 """
 
-from compcodes.data.files import load, load_ids, load_queries, save
+from compcodes.data.files import load, load_ids, load_names, load_queries, save
 from compcodes.data.words import glove
 
-__all__ = ["glove", "load", "load_ids", "load_queries", "save"]
+__all__ = ["glove", "load", "load_ids", "load_names", "load_queries", "save"]

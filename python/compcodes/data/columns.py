@@ -9,39 +9,61 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["load_hdf5", "load_parquet"]
+from compcodes.interop.columns import from_arrow
+
+__all__ = ["load_hdf5", "load_parquet", "names_of_parquet"]
 
 
-def load_parquet(path: Path) -> NDArray[Any]:
+def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
     """Read a Parquet file whose vectors are one column of lists, or whose columns are all numbers.
 
-    A column of lists may stand among other columns; there must be exactly one.
+    Without a name there must be exactly one column of lists; it may stand among other columns. A column that is named
+    may also be of strings or numbers, such as ids.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
-    compute = _need("pyarrow.compute", extra="parquet", path=path)
     parquet = _need("pyarrow.parquet", extra="parquet", path=path)
     try:
         schema = parquet.read_schema(path)
         lists = [field.name for field in schema if _is_list(pa, field.type)]
-        columns = lists or schema.names
-        if len(lists) > 1 or not columns:
-            raise ValueError(f"expected one column of lists, found {lists}")
-        table = parquet.read_table(path, columns=columns).combine_chunks()
+        if column is not None and column not in schema.names:
+            raise ValueError(f"no column {column!r}; it holds {', '.join(schema.names) or 'none'}")
+        columns = [column] if column is not None else lists or schema.names
+        if column is None and (len(lists) > 1 or not columns):
+            raise ValueError(f"expected one column of lists, found {lists}: choose one as {path}:NAME")
+        others = [
+            field.name
+            for field in schema
+            if field.name in columns
+            and not (lists or pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
+        ]
+        if column is None and others:
+            raise ValueError(f"column {others[0]!r} is not of numbers, and none is of lists: choose one as {path}:NAME")
+        table = parquet.read_table(path, columns=columns)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if missing := column.null_count or (column.combine_chunks().flatten().null_count if lists else 0):
-            raise ValueError(f"{path}: column {name!r} has {missing} missing values")
-    if not lists:
-        return np.stack([column.to_numpy() for column in table.columns], axis=1)
-    column = table.column(0).combine_chunks()
-    lengths = np.unique(compute.list_value_length(column).to_numpy(zero_copy_only=False))
-    if len(lengths) > 1:
-        raise ValueError(f"{path}: lists in {lists[0]!r} must have one length, found {lengths.tolist()[:5]}")
-    values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
-    return values.reshape(len(column), -1 if len(column) else 0)
+    read = [_column(path, name, table.column(name)) for name in columns]
+    return read[0] if lists or column is not None else np.stack(read, axis=1)
+
+
+def names_of_parquet(path: Path) -> list[str]:
+    """The columns of a Parquet file that may hold ids: of integers or of strings."""
+    pa = _need("pyarrow", extra="parquet", path=path)
+    parquet = _need("pyarrow.parquet", extra="parquet", path=path)
+    try:
+        schema = parquet.read_schema(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
+    strings = (pa.types.is_string, pa.types.is_large_string)
+    return [f.name for f in schema if pa.types.is_integer(f.type) or any(is_kind(f.type) for is_kind in strings)]
+
+
+def _column(path: Path, name: str, column: Any) -> NDArray[Any]:
+    try:
+        return from_arrow(column, f"column {name!r}")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
@@ -65,7 +87,8 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
         found = file[dataset]
         offset = found.id.get_offset()
-        if offset is not None and found.size:
+        is_plain = found.dtype.kind in "fiub"  # others are addresses of what lies elsewhere
+        if offset is not None and found.size and is_plain:
             return np.memmap(path, found.dtype, mode="r", offset=offset, shape=found.shape)
         return np.asarray(found)
 

@@ -14,15 +14,15 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes.data.columns import load_hdf5, load_parquet
+from compcodes.data.columns import load_hdf5, load_parquet, names_of_parquet
 from compcodes.data.vecs import load_vecs
 
-__all__ = ["load", "load_ids", "load_queries", "save"]
+__all__ = ["load", "load_ids", "load_names", "load_queries", "save"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
-# "file.h5:dataset" names a dataset in the file. The ending keeps "C:\vectors.npy" a path.
-_WITH_DATASET = re.compile(r"(?P<path>.+\.(?:h5|hdf5)):(?P<dataset>.+)", re.IGNORECASE)
+# "file.h5:dataset" names a dataset in the file, or a column. The ending keeps "C:\vectors.npy" a path.
+_WITH_DATASET = re.compile(r"(?P<path>.+\.(?:h5|hdf5|parquet)):(?P<dataset>.+)", re.IGNORECASE)
 
 
 def load(path: PathLike) -> NDArray[Any]:
@@ -32,7 +32,8 @@ def load(path: PathLike) -> NDArray[Any]:
     ----------
     path : str or path
         ``.npy``, ``.fvecs``, ``.bvecs`` and ``.ivecs`` are mapped into memory, not read. ``.parquet`` (one
-        column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read. ``.h5``
+        column of lists, or one number column per dimension; needs ``compcodes[parquet]``) is read; write
+        ``file.parquet:name`` to choose a column. ``.h5``
         and ``.hdf5`` (needs ``compcodes[hdf5]``) are mapped where the dataset is stored in one piece; write
         ``file.h5:name`` to choose a dataset. Numbers in a foreign byte order are read, and converted.
 
@@ -66,6 +67,35 @@ def load_ids(path: PathLike) -> NDArray[np.int64]:
     if array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"{path}: ids must fit 64-bit signed integers, found {array.max()}")
     return np.array(array, np.int64)
+
+
+def load_names(path: PathLike) -> NDArray[Any]:
+    """Read what names vectors: integers (n,) as int64, or strings (n,) as objects.
+
+    From any format of `load`, whose array may be of strings too; of a .parquet file the one column of integers or
+    strings, or the one that is named; or from a .txt file, one a line.
+    """
+    name, column = _split(path)
+    suffix = Path(name).suffix.lower()
+    if suffix == ".txt":
+        check_regular(name)
+        return np.array(Path(name).read_text(encoding="utf-8").splitlines(), dtype=object)
+    if suffix == ".parquet" and column is None:
+        check_regular(name)
+        names = names_of_parquet(Path(name))
+        if len(names) != 1:
+            raise ValueError(f"{name}: choose the column of ids as {name}:NAME; it holds {', '.join(names) or 'none'}")
+        path = f"{name}:{names[0]}"
+    array = open_array(path)
+    if array.dtype.kind in "iu":
+        return load_ids(path).reshape(-1)
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind == "O":
+        array = np.array([one.decode() if isinstance(one, bytes) else one for one in array.reshape(-1)], dtype=object)
+    if array.dtype.kind not in "UO" or not all(isinstance(one, str) for one in array.reshape(-1).tolist()):
+        raise ValueError(f"{path}: ids must be integers or strings, found {array.dtype}")
+    return array.reshape(-1).astype(object)
 
 
 def save(path: PathLike, array: ArrayLike) -> None:
@@ -133,6 +163,18 @@ def check_regular(path: PathLike) -> None:
         raise OSError(errno.EINVAL, "is a pipe or a device, want a regular file", os.fspath(path))
 
 
+def with_column(path: str, column: str | None, option: str = "--column") -> str:
+    """The path of a column, or dataset, of a file that has some; `option` is what the user calls its name."""
+    if column is None:
+        return path
+    name, own = _split(path)
+    if own is not None:
+        raise ValueError(f"{path} names a column already: leave out {option} {column}")
+    if Path(name).suffix.lower() not in (".parquet", *_HDF5):
+        raise ValueError(f"{option} {column} names a column of a .parquet or .h5 file, not of {name}")
+    return f"{path}:{column}"
+
+
 def file_of(path: PathLike) -> str:
     """The path without the name of a dataset in the file."""
     return _split(path)[0]
@@ -148,7 +190,9 @@ def open_array(path: PathLike) -> NDArray[Any]:
     check_regular(name)
     with open(name, "rb"):  # otherwise each reader words a missing file in its own way
         pass
-    return load_hdf5(Path(name), dataset) if suffix in _HDF5 else _READERS[suffix](Path(name))
+    if suffix in _HDF5:
+        return load_hdf5(Path(name), dataset)
+    return load_parquet(Path(name), dataset) if suffix == ".parquet" else _READERS[suffix](Path(name))
 
 
 def _vectors(path: PathLike, array: NDArray[Any]) -> NDArray[Any]:

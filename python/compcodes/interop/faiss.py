@@ -50,18 +50,62 @@ def take(index: Any) -> Taken:
     metrics = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
     if index.metric_type not in metrics:
         raise ValueError("the faiss index has a metric other than inner product and L2")
-    if isinstance(index, faiss.IndexPQ):
+    if isinstance(index, (faiss.IndexPQ, faiss.IndexPQFastScan)):
         codebooks, bits = _product(index.pq)
-    elif isinstance(index, (faiss.IndexResidualQuantizer, faiss.IndexLocalSearchQuantizer)):
-        additive = index.rq if isinstance(index, faiss.IndexResidualQuantizer) else index.lsq
-        codebooks, bits = _additive(additive)
+    elif isinstance(index, (faiss.IndexResidualQuantizer, faiss.IndexResidualQuantizerFastScan)):
+        codebooks, bits = _additive(index.rq)
+    elif isinstance(index, (faiss.IndexLocalSearchQuantizer, faiss.IndexLocalSearchQuantizerFastScan)):
+        codebooks, bits = _additive(index.lsq)
     else:
-        raise TypeError(
-            f"index is {type(index).__name__}: want IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, "
-            "with a rotation or ids around it or not"
-        )
-    packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
+        raise TypeError(f"index is {type(index).__name__}: {_advice(index)}")
+    if isinstance(index, faiss.IndexFastScan):
+        packed = _unblock(index)
+    else:
+        packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
     return Taken(codebooks, _unpack(packed, bits), None, metrics[index.metric_type])
+
+
+def _unblock(index: Any) -> NDArray[np.uint8]:
+    """Rows of bit strings (n, code size) of a FastScan index, whose codes are interleaved in blocks."""
+    import faiss
+
+    packer = index.get_CodePacker()
+    packed = np.zeros((-(-index.ntotal // packer.nvec) * packer.nvec, packer.code_size), dtype=np.uint8)
+    if index.ntotal:
+        blocks = np.ascontiguousarray(faiss.rev_swig_ptr(index.codes.get(), index.codes.size()))
+        rows = packed.reshape(-1, packer.nvec, packer.code_size)
+        for block, to in zip(blocks.reshape(-1, packer.block_size), rows, strict=True):
+            packer.unpack_all(faiss.swig_ptr(block), faiss.swig_ptr(to))
+    return packed[: index.ntotal]
+
+
+_WANT = (
+    "want IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one, with a rotation or ids "
+    "around it or not (see docs/from-faiss.md)"
+)
+
+
+def _advice(index: Any) -> str:
+    """Say what to do with an index whose codes are no sums of codewords."""
+    import faiss
+
+    anew = "train a model on them, cc.CompositionalCodes().fit(X), and make a new index, cc.Index(q).add(X)"
+    if isinstance(index, faiss.IndexFlat):
+        return f"it holds whole vectors, X = index.reconstruct_n(): {anew}"
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
+        storage: Any = getattr(index, "storage")  # noqa: B009  # which stubs of faiss do not know
+        inner = type(faiss.downcast_index(storage)).__name__
+        return f"a graph over an {inner}: pass what it holds, faiss.downcast_index(index.storage)"
+    if isinstance(index, (faiss.IndexRefine, faiss.IndexRefineFlat)):
+        return "pass what it refines, faiss.downcast_index(index.base_index), and the vectors as rerank= of search"
+    if isinstance(index, faiss.IndexIVF):
+        return (
+            "it holds lists: make its vectors whole, index.make_direct_map() and X = index.reconstruct_n() (exact for "
+            f"IndexIVFFlat, approximations for others; the original vectors are better), {anew}"
+        )
+    if isinstance(index, faiss.IndexScalarQuantizer):
+        return f"scalar quantization has no codewords; X = index.reconstruct_n() are its vectors: {anew}"
+    return _WANT
 
 
 def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:

@@ -18,6 +18,7 @@ from compcodes._arrays import (
     as_seed,
     as_vectors,
     as_weights,
+    check_features,
     check_jobs,
     check_range,
     check_rows,
@@ -28,11 +29,12 @@ from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
 from compcodes.training.effort import EFFORTS
+from compcodes.training.effort import Effort as Efforts
 from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trained, Trainer
-from compcodes.training.tuning import tune
+from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE, tune
 from compcodes.training.unit import unit, unit_rows
 
 if TYPE_CHECKING:
@@ -40,10 +42,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CompositionalCodes", "NotFittedError"]
 
+PART = 200
+"""Vectors per codeword that an iteration with noise trains on, about."""
+
 
 @Quantizer.register
 class CompositionalCodes(Quantizer):
-    """Vectors as sums of codewords, one from each of M codebooks: M bytes per vector.
+    """Vectors as sums of codewords, one from each of M codebooks: M bytes per vector, or half of that.
 
     The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
     given and checked by `fit`.
@@ -51,9 +56,11 @@ class CompositionalCodes(Quantizer):
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 256: the bytes of a code. More are more accurate, and slower to train.
+        M, 1 to 256: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower
+        to train.
     n_codewords : int, default 256
-        K, 2 to 256: codewords of a codebook. 256 uses the whole byte.
+        K, 2 to 256: codewords of a codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
+        searches them several times as fast on processors without AVX-512: 16 codebooks of 16 are 8 bytes.
     selection : {"group", "m-selection", "m-combination"}, default "group"
         The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
@@ -239,7 +246,12 @@ class CompositionalCodes(Quantizer):
         return self
 
     def partial_fit(
-        self, X: ArrayLike, *, sample_weight: ArrayLike | None = None, progress: ProgressLike = None
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        progress: ProgressLike = None,
     ) -> Self:
         """Learn from one batch of a stream.
 
@@ -256,6 +268,8 @@ class CompositionalCodes(Quantizer):
         ----------
         X : (n, d) array of any real type
             The batch.
+        y : ignored
+            As in `fit`.
         sample_weight : (n,), optional
             Weight of each vector.
         progress : callable or True, optional
@@ -283,6 +297,7 @@ class CompositionalCodes(Quantizer):
         """
         self._check()
         X, weights = self._training_data(X, sample_weight)
+        _refuse_unnamed(y, X)
         if not hasattr(self, "codebooks_"):
             if self._count_groups(X.shape[1]) > 1:
                 raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
@@ -304,8 +319,7 @@ class CompositionalCodes(Quantizer):
                 raise ArgumentValueError(
                     name, f"is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
                 )
-        if X.shape[1] != codebooks.shape[2]:
-            raise ArgumentValueError("X", f"has {X.shape[1]} dimensions, the model has {codebooks.shape[2]}")
+        check_features(X, codebooks.shape[2], type(self).__name__)
         last = self.history_[-1] if self.history_ else {}
         iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
         seed = (as_seed(self.random_state) + iteration) % 2**64
@@ -387,9 +401,7 @@ class CompositionalCodes(Quantizer):
         encoder, effort = self._coder(), EFFORTS[self.effort]
         if self._count_groups(shards.shape[1]) > 1:
             effort = effort.of_group()
-        anneal = effort.anneal if self.anneal is None else self.anneal
-        if not encoder.anneals or not isinstance(self.init, str):
-            anneal = 0
+        anneal = self._anneals(effort)
         max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
         return Trainer(
             shards,
@@ -407,6 +419,22 @@ class CompositionalCodes(Quantizer):
             report=report,
             passes=passes,
         )
+
+    def _stages(self, n: int) -> dict[str, float]:
+        """Return the stages of `fit` of `n` vectors, and about how long each takes beside the other."""
+        effort, anneal = EFFORTS[self.effort], self._anneals()
+        rest = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
+        passes = anneal * min(n, PART * self.n_codewords) + (rest + 2) * n
+        named = losses.as_loss(self._loss())
+        if not isinstance(named, losses.InnerProduct) or None not in (named.eta, named.weight_power):
+            return {"fit": passes}
+        return {"choose loss": CANDIDATES * (ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}
+
+    def _anneals(self, effort: Efforts | None = None) -> int:
+        """Return the number of iterations with noise."""
+        if not self._coder().anneals or not isinstance(self.init, str):
+            return 0
+        return (effort or EFFORTS[self.effort]).anneal if self.anneal is None else self.anneal
 
     def _coder(self) -> encoders.Encoder:
         """Return the encoder with its parameters."""

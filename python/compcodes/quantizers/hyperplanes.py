@@ -86,9 +86,9 @@ class RandomHyperplaneHash(Quantizer):
         if self.n_bits % 8:
             raise ArgumentValueError("n_bits", f"is {self.n_bits}: want a multiple of 8")
         check_jobs(self.n_jobs)
-        d = as_vectors(X, "X").shape[1]
-        if d == 0:
-            raise ArgumentValueError("X", f"has shape {np.shape(X)}: want at least one dimension")
+        n, d = as_vectors(X, "X").shape
+        if n == 0:
+            raise ArgumentValueError("X", f"has shape {(n, d)}: want at least one vector")
         normals = np.random.default_rng(as_seed(self.random_state)).standard_normal((self.n_bits // 8, 8, d))
         # Of the sum of ± normals the mean is √(2/π) n_bits x/‖x‖: so scaled, codes approximate directions.
         self._set((SIGNS @ normals * (np.sqrt(np.pi / 2) / self.n_bits)).astype(np.float32))

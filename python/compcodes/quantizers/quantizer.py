@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_codes, as_count, as_vectors
+from compcodes._arrays import as_codes, as_count, as_vectors, check_features
 from compcodes.errors import ArgumentValueError
 from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
@@ -146,6 +146,12 @@ class Quantizer(Estimator):
         size = as_count("batch_size", batch_size)
         return (self.decode(codes[first : first + size]) for first in range(0, len(codes), size))
 
+    @property
+    def n_iter_(self) -> int:
+        """How many times codes were chosen in training, as scikit-learn's tools ask: once for the start, and so on."""
+        self._fitted()
+        return max(1, len(self.history_))
+
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is ignored.
 
@@ -160,7 +166,8 @@ class Quantizer(Estimator):
             As in `fit`.
         """
         codebooks = self._fitted()
-        X = as_vectors(X, "X", codebooks.shape[2])
+        X = as_vectors(X, "X")
+        check_features(X, codebooks.shape[2], type(self).__name__)
         if len(X) == 0:
             raise ArgumentValueError("X", f"has shape {X.shape}: want at least one vector")
         return -float(_core.errors(codebooks, self._seen(X), self.encode(X), 1.0, self.n_jobs).mean())
@@ -332,7 +339,7 @@ class Quantizer(Estimator):
         return known[2]
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
-        vars(self).pop("_cache", None)  # copies keep theirs
+        vars(self)["_cache"] = {}  # copies keep theirs
         self._selection = selection  # the parameter may be changed for another fit
         codebooks.flags.writeable = False  # a change would not reach what was prepared from them
         self.codebooks_ = codebooks

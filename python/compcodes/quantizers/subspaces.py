@@ -75,13 +75,16 @@ class SubspaceQuantizer(Quantizer):
         sample = training_sample(X, self.n_codewords, seed)
         if sample.shape[1] < self.n_codebooks:
             raise ArgumentValueError(
-                "n_codebooks", f"is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces"
+                "n_codebooks",
+                f"is {self.n_codebooks}: vectors of {sample.shape[1]} dimensions have no more subspaces "
+                f"(n_features={sample.shape[1]})",
             )
         codebooks, objectives = self._learn(sample, seed, staged(progress, "fit"))
         if not np.isfinite(codebooks).all():
             raise ArgumentValueError("X", "has values too large to be squared in float64")
         self._set(codebooks)
         self.history_ = history(objectives)
+        self._subspaces()
         return self
 
     def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:

@@ -173,8 +173,13 @@ class Trainer:
         sizes = self.n_codebooks, self.n_codewords, self.selection, self.seed
         sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
         if init == "random":
-            return _core.random_vectors(sample, *sizes)
-        return _core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions)
+            return _finite(_core.random_vectors(sample, *sizes))
+        try:
+            return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
+        except ValueError as error:
+            if not str(error).startswith("codebooks"):
+                raise
+            raise _too_large() from None  # on the way: residuals of the first steps are larger than the vectors
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
         """Return codebooks for `codes`, and codes for these with noise."""
@@ -203,7 +208,7 @@ class Trainer:
         this is part of the start.
         """
         deviation = self.moments.deviation
-        return _core.perturbed(codebooks, deviation, self.selection, self.seed, iteration, iterations)
+        return _finite(_core.perturbed(codebooks, deviation, self.selection, self.seed, iteration, iterations))
 
     @cached_property
     def moments(self) -> _core.Moments:
@@ -271,9 +276,7 @@ class Trainer:
                 )
         with np.errstate(over="ignore"):
             codebooks = unknowns.astype(np.float32).reshape(-1, K, d)
-        if not np.isfinite(codebooks).all():
-            raise ArgumentValueError("X", "holds values too large for training in float32: scale it down")
-        codebooks = np.ascontiguousarray(np.broadcast_to(codebooks, (M, K, d)))
+        codebooks = np.ascontiguousarray(np.broadcast_to(_finite(codebooks), (M, K, d)))
         return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
 
     def sums(self, codes: Codes, directions: Floats | None = None) -> Sums:
@@ -307,6 +310,17 @@ class Trainer:
         if report is None:
             return None
         return lambda done, total: report(done_before * total + done, passes * total)
+
+
+def _finite(codebooks: Floats) -> Floats:
+    """Refuse vectors whose codebooks float32 cannot hold."""
+    if not np.isfinite(codebooks).all():
+        raise _too_large()
+    return codebooks
+
+
+def _too_large() -> ArgumentValueError:
+    return ArgumentValueError("X", "holds values too large for training in float32: scale it down")
 
 
 def _halved(A: Doubles) -> Floats:

@@ -109,7 +109,7 @@ class Sample:
             index = _core.Index(_core.Model(trained.codebooks, self.trainer.selection), "ip", False, False, False)
             index.add_codes(trained.codes)
             ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
-            self.scores[loss] = evaluate.recall(ids, self.true, self.k, self.k)
+            self.scores[loss] = evaluate.recall(np.asarray(ids), self.true, self.k, self.k)
         return self.scores[loss]
 
     def within(self) -> Report | None:

@@ -34,4 +34,6 @@ pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
 pub use index::Index;
 pub use model::Model;
+/// The crate whose arrays the interface takes and gives, of the version that fits.
+pub use ndarray;
 pub use vectors::metric::Metric;

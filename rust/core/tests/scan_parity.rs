@@ -4,10 +4,12 @@
 //!
 //! Worth running again with `COMPCODES_CHUNK=7`: every boundary between chunks is met then.
 
-use compcodes::codes::packed::PackedCodes;
+use compcodes::codes::packed::{Layout, PackedCodes};
 use compcodes::isa::Isa;
 use compcodes::scan::tables::Tables;
-use compcodes::scan::{Adjust, Edges, Hits, Levels, Measure, Probe, Probes, Segment, search};
+use compcodes::scan::{
+    Adjust, Each, Edges, Hits, Levels, Measure, Probe, Probes, Segment, Sets, search, search_each,
+};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate};
 use std::cmp::Ordering;
 
@@ -180,7 +182,12 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         let column = Array2::from_shape_vec((n, 1), bytes.clone()).unwrap();
         columns = concatenate(Axis(1), &[columns.view(), column.view()]).unwrap();
     }
-    let packed = PackedCodes::pack(columns.view()).unwrap();
+    let layout = match r.below(4) {
+        0 => Layout::bytes(columns.ncols()),
+        _ => Layout::smallest(m, n_codewords, columns.ncols() - m),
+    };
+    let mut packed = PackedCodes::with(layout).unwrap();
+    packed.extend(columns.view()).unwrap();
     let mut allowed = vec![0; n.div_ceil(64)];
     (0..n).filter(|_| r.below(filter.unwrap_or(1)) == 0).for_each(|n| allowed[n / 64] |= 1u64 << (n % 64));
 
@@ -220,6 +227,39 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         })
         .collect();
     let probes_all = n_segments == 1;
+    let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] * 64) as u64;
+    // Sets of each query, or none.
+    let sets = |r: &mut Random| {
+        let every = r.of(&[0, 0, 2, 40, 1000]);
+        let chosen: Vec<Vec<u64>> = (0..nq)
+            .map(|_| (0..n).filter(|_| every > 0 && r.below(every) == 0).map(place).collect())
+            .collect();
+        let words = |set: &Vec<u64>| {
+            let mut words = vec![0; n_blocks];
+            set.iter().for_each(|&at| words[at as usize / 64] |= 1u64 << (at % 64));
+            words
+        };
+        (every > 0).then(|| match n_segments == 1 && r.below(2) == 0 {
+            true => Sets::Marked { words: chosen.iter().flat_map(words).collect(), n_words: n_blocks },
+            false => {
+                let starts = (0..=nq).map(|i| chosen[..i].iter().map(Vec::len).sum()).collect();
+                Sets::listed(starts, chosen.concat()).unwrap()
+            }
+        })
+    };
+    let (only, except) = (sets(r), sets(r));
+    let each = Each { only: only.as_ref(), except: except.as_ref(), first: 0 };
+    let has = |sets: &Option<Sets>, query: usize, n: usize| {
+        sets.as_ref().map(|sets| match sets {
+            Sets::Listed { starts, positions } => {
+                positions[starts[query]..starts[query + 1]].binary_search(&place(n)).is_ok()
+            }
+            Sets::Marked { words, n_words } => words[query * n_words + n / 64] >> (n % 64) & 1 == 1,
+        })
+    };
+    let own = |query: usize, n: usize| {
+        has(&only, query, n).unwrap_or(true) && !has(&except, query, n).unwrap_or(false)
+    };
     let base = |query: usize, n: usize| {
         let at = segment_of(n);
         if probes_all {
@@ -245,7 +285,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .collect(),
         _ => define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted),
     });
-    let is_allowed = |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some();
+    let is_allowed =
+        |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n);
     let mut want = full_sort(&scores.collect::<Vec<_>>(), is_allowed, k);
     want.positions.mapv_inplace(|n| {
         if n < 0 {
@@ -258,8 +299,9 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let probes = if probes_all { Probes::All } else { Probes::Each(&probes) };
-            let got = pool.install(|| search(&segments, probes, &tables, k, isa, &())).unwrap();
-            assert_equal(&got, &want, &format!("{kind}, {case:?}, {threads} threads, {}", isa.name()));
+            let got = pool.install(|| search_each(&segments, (probes, each), &tables, k, isa, &()));
+            let about = format!("{kind}, {case:?}, {layout:?}, {threads} threads, {}", isa.name());
+            assert_equal(&got.unwrap(), &want, &about);
         }
     }
 }
@@ -274,7 +316,8 @@ fn every_kind_and_tail() {
             for m in [1, 2, 7, 8, 64] {
                 seed += 1;
                 let r = &mut Random(seed);
-                let (k, n_codewords) = (r.of(&[1, 2, 10, 64, 100, 1000]), r.of(&[256, 256, 256, 255, 16, 1]));
+                let (k, n_codewords) =
+                    (r.of(&[1, 2, 10, 64, 100, 1000]), r.of(&[256, 256, 255, 16, 16, 16, 9, 2, 1]));
                 let nq = r.below(4);
                 let case =
                     Case { n, m, n_codewords, nq, k, kept: Kept::Nothing, filter: None, n_segments: 1 };
@@ -293,8 +336,8 @@ fn every_adjustment_and_filter() {
                 seed += 1;
                 let r = &mut Random(seed);
                 let (n, m, k) = (r.of(&[1, 64, 700, 3001]), r.of(&[1, 3, 8, 16, 64]), r.of(&[1, 10, 200]));
-                let n_segments = r.of(&[1, 1, 2, 7, 20]);
-                run(&Case { n, m, n_codewords: 256, nq: 2, k, kept, filter, n_segments }, kind, seed);
+                let (n_segments, n_codewords) = (r.of(&[1, 1, 2, 7, 20]), r.of(&[256, 16, 13]));
+                run(&Case { n, m, n_codewords, nq: 2, k, kept, filter, n_segments }, kind, seed);
             }
         }
     }
@@ -317,7 +360,8 @@ fn long_ones() {
                 (of(0), None, 90),
             ] {
                 seed += 1;
-                run(&Case { n, m: 4, n_codewords: 256, nq, k, kept, filter, n_segments }, kind, seed);
+                let (m, n_codewords) = [(4, 256), (9, 16)][seed as usize % 2];
+                run(&Case { n, m, n_codewords, nq, k, kept, filter, n_segments }, kind, seed);
             }
         }
     }
@@ -387,6 +431,27 @@ fn refuses_what_does_not_fit() {
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-30] {
         assert!(refused(2, Adjust::Scale(&[scale; 256]), None));
     }
+}
+
+#[test]
+fn refuses_layouts_that_do_not_fit() {
+    let packed = |layout| {
+        let mut packed = PackedCodes::with(layout).unwrap();
+        packed.extend(Array2::zeros((100, 3)).view()).unwrap();
+        packed
+    };
+    let tables = Tables::from_array(Array3::zeros((1, 3, 16)).view()).unwrap();
+    let search = |codes: &[&PackedCodes], tables: &Tables, adjust| {
+        let segments = codes.iter().map(|codes| Segment { adjust, ..Segment::new(codes.view()) });
+        search(&segments.collect::<Vec<_>>(), Probes::All, tables, 1, Isa::Scalar, &())
+    };
+    let (nibbles, bytes) = (packed(Layout::nibbles(3, 0)), packed(Layout::bytes(3)));
+    assert!(search(&[&nibbles, &nibbles], &tables, Adjust::None).is_ok());
+    assert!(search(&[&nibbles, &bytes], &tables, Adjust::None).is_err());
+    // A byte beside the codes is no nibble.
+    let two = Tables::from_array(Array3::zeros((1, 2, 16)).view()).unwrap();
+    assert!(search(&[&nibbles], &two, Adjust::Scale(&[1.0; 256])).is_err());
+    assert!(search(&[&bytes], &two, Adjust::Scale(&[1.0; 256])).is_ok());
 }
 
 #[test]

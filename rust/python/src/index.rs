@@ -1,34 +1,34 @@
 //! Indexes and searches.
 
-use crate::arrays::{Rows, codes, ids, queries};
+use crate::arrays::{Rows, codes, queries};
 use crate::errors::to_python;
 use crate::model::Model;
+use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
 use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
 use compcodes::index::{Change, Settings};
 use compcodes::monitor::Monitor;
-use compcodes::scan::Hits;
 use compcodes::search::exact;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-/// Scores (nq, k) f32 and ids or positions (nq, k) i64.
-type Found<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
+/// Scores (nq, k) f32 and rows (nq, k) i64.
+type Exact<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
+/// Scores, names, and (nq,) bool: whose results are proven exact.
+type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
+/// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
+type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
 
 /// Codes and table entries below which a search takes less time than to wake up other threads for it.
 const BRIEF: usize = 16_000_000;
 /// Vectors that are added, removed or replaced in less time than it takes to wake up other threads for it.
 const FEW: usize = 4096;
-
-fn found(py: Python<'_>, hits: Hits) -> Found<'_> {
-    (hits.scores.into_pyarray(py), hits.positions.into_pyarray(py))
-}
 
 /// Scores and rows of the exact largest inner products.
 #[pyfunction]
@@ -41,11 +41,12 @@ pub(crate) fn exact_search<'py>(
     metric: &str,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
-) -> PyResult<Found<'py>> {
+) -> PyResult<Exact<'py>> {
     let metric = metric.parse().map_err(to_python)?;
     let (x, queries) = (Rows::new(x, "X")?, Rows::new(queries, "Q")?);
     let (x, queries) = (x.view(), queries.view());
-    Ok(found(py, run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, metric, monitor))?))
+    let hits = run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, metric, monitor))?;
+    Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
 }
 
 /// Codes, ids and the model; searched by many threads at once. A change is prepared while they search, and made between
@@ -120,57 +121,23 @@ impl Index {
     }
 }
 
-/// Which vectors a search may find.
-#[derive(FromPyObject)]
-enum Filter<'py> {
-    /// The first id, the last one, and the step.
-    Range((i64, i64, u64)),
-    Array(Bound<'py, PyAny>),
-}
-
-/// The same, off the interpreter lock.
-enum Allowed {
-    Range(i64, i64, u64),
-    Mask(Vec<bool>),
-    Ids(Vec<i64>),
-}
-
-impl Filter<'_> {
-    fn detach(self) -> PyResult<Allowed> {
-        match self {
-            Filter::Range((first, last, step)) => Ok(Allowed::Range(first, last, step)),
-            Filter::Array(array) => match array.extract::<PyReadonlyArray1<'_, bool>>() {
-                Ok(mask) => Ok(Allowed::Mask(mask.as_array().to_vec())),
-                Err(_) => Ok(Allowed::Ids(ids(&array, "filter")?.as_array().to_vec())),
-            },
-        }
-    }
-}
-
-impl Allowed {
-    fn words(&self, index: &compcodes::Index, monitor: &dyn Monitor) -> Result<Vec<u64>> {
-        match self {
-            Allowed::Range(first, last, step) => index.allow_range(*first..=*last, *step, monitor),
-            Allowed::Ids(ids) => index.allow_ids(ids, monitor),
-            Allowed::Mask(mask) => index.allow_mask(mask, monitor),
-        }
-    }
-}
-
 type Look = Arc<compcodes::Index>;
 
 #[pymethods]
 impl Index {
     #[new]
+    #[pyo3(signature = (model, metric, scale, exact_norms, residuals, keys=false))]
     fn new(
         model: PyRef<'_, Model>,
         metric: &str,
         scale: bool,
         exact_norms: bool,
         residuals: bool,
+        keys: bool,
     ) -> PyResult<Self> {
         let settings = Settings { metric: metric.parse().map_err(to_python)?, scale, exact_norms, residuals };
-        Ok(Self::new_with(compcodes::Index::with(model.model.clone(), settings).map_err(to_python)?))
+        let index = compcodes::Index::with(model.model.clone(), settings).map_err(to_python)?;
+        Ok(Self::new_with(if keys { index.with_keys().map_err(to_python)? } else { index }))
     }
 
     #[staticmethod]
@@ -207,8 +174,13 @@ impl Index {
         self.glance(py, compcodes::Index::len)
     }
 
-    fn contains(&self, py: Python<'_>, id: i64) -> PyResult<bool> {
-        self.look(py, |index| index.contains(id))
+    /// Whether there is a vector with this id or key.
+    fn contains(&self, py: Python<'_>, id: Name) -> PyResult<bool> {
+        self.look(py, |index| id.is_in(index))
+    }
+
+    fn has_keys(&self, py: Python<'_>) -> PyResult<bool> {
+        self.glance(py, compcodes::Index::has_keys)
     }
 
     fn model(&self, py: Python<'_>) -> PyResult<Model> {
@@ -230,13 +202,16 @@ impl Index {
         Ok(self.look(py, compcodes::Index::codes)?.into_pyarray(py))
     }
 
-    /// All ids, (n,) i64.
-    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let ids = self.look(py, |index| match index.ids() {
-            Some(ids) => ids.to_vec(),
-            None => (0..index.len() as i64).collect(),
+    /// All ids, (n,) i64; or all keys, a list.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let names = self.look(py, |index| {
+            let ids = match index.ids() {
+                Some(ids) => ids.to_vec(),
+                None => (0..index.len() as i64).collect(),
+            };
+            Named::new(index, ids)
         })?;
-        Ok(ids.into_pyarray(py))
+        names.into_python(py)
     }
 
     #[pyo3(signature = (codes, ids=None, side=None, n_jobs=None))]
@@ -249,11 +224,16 @@ impl Index {
         n_jobs: Option<i64>,
     ) -> PyResult<()> {
         let codes = self::codes(codes, "codes")?;
-        let ids = ids.map(|array| self::ids(array, "ids")).transpose()?.map(|ids| ids.as_array().to_vec());
+        let names = ids.map(|array| Names::new(array, "ids")).transpose()?;
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            index.prepare_add_codes(codes, ids.as_deref(), side.as_deref(), monitor)
+            let side = side.as_deref();
+            match &names {
+                Some(Names::Keys(keys)) => index.prepare_add_keyed_codes(codes, keys, side, monitor),
+                Some(Names::Ids(ids)) => index.prepare_add_codes(codes, Some(ids), side, monitor),
+                None => index.prepare_add_codes(codes, None, side, monitor),
+            }
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
@@ -269,11 +249,11 @@ impl Index {
         n_jobs: Option<i64>,
     ) -> PyResult<()> {
         let codes = self::codes(codes, "codes")?;
-        let ids = self::ids(ids, "ids")?.as_array().to_vec();
+        let names = Names::new(ids, "ids")?;
         let side = side.map(|side| side.as_array().to_vec());
         let codes = codes.as_array();
         let prepare = |index: &compcodes::Index, monitor: &dyn Monitor| {
-            index.prepare_update_codes(codes, &ids, side.as_deref(), monitor)
+            index.prepare_update_codes(codes, &names.ids(index)?, side.as_deref(), monitor)
         };
         self.change(py, n_jobs, prepare).map(drop)
     }
@@ -311,8 +291,8 @@ impl Index {
     /// How many vectors there were with these ids.
     #[pyo3(signature = (ids, n_jobs=None))]
     fn remove(&self, py: Python<'_>, ids: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<usize> {
-        let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        self.change(py, n_jobs, |index, monitor| index.prepare_remove(&ids, monitor))
+        let names = Names::new(ids, "ids")?;
+        self.change(py, n_jobs, |index, monitor| index.prepare_remove(&names.ids(index)?, monitor))
     }
 
     /// Removes all vectors.
@@ -336,7 +316,7 @@ impl Index {
     }
 
     /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
-    #[pyo3(signature = (queries, k, vectors=None, n_candidates=0, filter=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (queries, k, vectors=None, n_candidates=0, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search<'py>(
         &self,
@@ -346,22 +326,24 @@ impl Index {
         vectors: Option<Any<'_, 'py>>,
         n_candidates: usize,
         filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
-    ) -> PyResult<Found<'py>> {
+    ) -> PyResult<Answer<'py>> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
-        let allowed = filter.map(Filter::detach).transpose()?;
+        let limits = Limits::new(filter, exclude)?;
         let rows = vectors.map(|vectors| Rows::new(vectors, "rerank")).transpose()?;
         let vectors = rows.as_ref().map(Rows::view);
-        let search = |index: &compcodes::Index, monitor: &dyn Monitor| -> Result<Hits> {
-            let allowed = allowed.as_ref().map(|allowed| allowed.words(index, monitor)).transpose()?;
-            match &vectors {
-                None => index.search(queries, k, allowed.as_deref(), monitor),
+        let search = |index: &compcodes::Index, monitor: &dyn Monitor| {
+            let allowed = limits.allowed(index, monitor)?;
+            let hits = match &vectors {
+                None => index.search(queries, k, allowed.as_ref(), monitor),
                 Some(vectors) => {
-                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_deref(), monitor)
+                    index.search_rerank(queries, k, (&**vectors, n_candidates), allowed.as_ref(), monitor)
                 }
-            }
+            };
+            Ok(Found::new(index, hits?))
         };
         let brief = |index: &compcodes::Index| {
             let (books, words, dim) = index.model().codebooks.view().dim();
@@ -374,16 +356,41 @@ impl Index {
         if let Some(index) = self.index.try_look()
             && brief(&index)
         {
-            return Ok(found(py, here(py, || search(&index, &()))?.map_err(to_python)?));
+            return here(py, || search(&index, &()))?.map_err(to_python)?.into_python(py);
         }
         let search = |index: Look, monitor: &dyn Monitor| search(&index, monitor);
-        Ok(found(py, run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?))
+        run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?.into_python(py)
+    }
+
+    /// (starts, ids, scores) of all vectors that score at least `floors`, a number for each query.
+    #[pyo3(signature = (queries, floors, filter=None, exclude=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn search_above<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        floors: PyReadonlyArray1<'py, f32>,
+        filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Above<'py>> {
+        let queries = self::queries(queries)?;
+        let (queries, floors) = (queries.as_array(), floors.as_array().to_vec());
+        let limits = Limits::new(filter, exclude)?;
+        let search = |index: Look, monitor: &dyn Monitor| {
+            let allowed = limits.allowed(&index, monitor)?;
+            let above = index.search_above(queries, &floors, allowed.as_ref(), monitor)?;
+            Ok((above.starts, Named::new(&index, above.ids), above.scores))
+        };
+        let (firsts, names, scores) =
+            run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
+        Ok((starts(py, firsts), names.into_python(py)?, scores.into_pyarray(py)))
     }
 
     /// (scores, ids, certified): like `search`, and (nq,) bool says whose results are proven exact.
-    #[pyo3(signature = (queries, k, vectors, n_candidates, filter=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (queries, k, vectors, n_candidates, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    #[expect(clippy::type_complexity, reason = "three arrays")]
     fn search_certified<'py>(
         &self,
         py: Python<'py>,
@@ -392,25 +399,29 @@ impl Index {
         vectors: Any<'_, 'py>,
         n_candidates: usize,
         filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
-    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>, Bound<'py, PyArray1<bool>>)> {
+    ) -> PyResult<Certified<'py>> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
-        let allowed = filter.map(Filter::detach).transpose()?;
+        let limits = Limits::new(filter, exclude)?;
         let rows = Rows::new(vectors, "rerank")?;
         let vectors = rows.view();
         let search = |index: Look, monitor: &dyn Monitor| {
-            let allowed = allowed.as_ref().map(|allowed| allowed.words(&index, monitor)).transpose()?;
-            index.search_certified(queries, k, (&*vectors, n_candidates), allowed.as_deref(), monitor)
+            let allowed = limits.allowed(&index, monitor)?;
+            let allowed = allowed.as_ref();
+            let (hits, certified) =
+                index.search_certified(queries, k, (&*vectors, n_candidates), allowed, monitor)?;
+            Ok((Found::new(&index, hits), certified))
         };
-        let (hits, certified) = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
-        let (scores, ids) = found(py, hits);
+        let (found, certified) = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
+        let (scores, ids) = found.into_python(py)?;
         Ok((scores, ids, certified.into_pyarray(py)))
     }
 
     /// The vectors that are best by code for some queries, to be scored exactly; `certify`: so that results can be proven.
-    #[pyo3(signature = (queries, n_candidates, certify=false, filter=None, n_jobs=None, progress=None))]
+    #[pyo3(signature = (queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn candidates<'py>(
         &self,
@@ -419,21 +430,23 @@ impl Index {
         n_candidates: usize,
         certify: bool,
         filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
     ) -> PyResult<Candidates> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
-        let allowed = filter.map(Filter::detach).transpose()?;
+        let limits = Limits::new(filter, exclude)?;
         let search = |index: Look, monitor: &dyn Monitor| {
-            let allowed = allowed.as_ref().map(|allowed| allowed.words(&index, monitor)).transpose()?;
-            match certify {
-                true => index.certifiable_candidates(queries, n_candidates, allowed.as_deref(), monitor),
-                false => index.candidates(queries, n_candidates, allowed.as_deref(), monitor),
-            }
+            let allowed = limits.allowed(&index, monitor)?;
+            let candidates = match certify {
+                true => index.certifiable_candidates(queries, n_candidates, allowed.as_ref(), monitor),
+                false => index.candidates(queries, n_candidates, allowed.as_ref(), monitor),
+            }?;
+            let keys = keys_of(&index, candidates.ids());
+            Ok(Candidates { candidates, keys })
         };
-        let candidates = run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?;
-        Ok(Candidates { candidates })
+        run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)
     }
 
     /// The approximations of the vectors with these ids, (n, d) f32.
@@ -444,8 +457,9 @@ impl Index {
         ids: Any<'_, 'py>,
         n_jobs: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        let reconstruct = |index: Look, monitor: &dyn Monitor| index.reconstruct(&ids, monitor);
+        let names = Names::new(ids, "ids")?;
+        let reconstruct =
+            |index: Look, monitor: &dyn Monitor| index.reconstruct(&names.ids(&index)?, monitor);
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), reconstruct)?.into_pyarray(py))
     }
 }
@@ -454,19 +468,23 @@ impl Index {
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Candidates {
     candidates: compcodes::index::Candidates,
+    /// Those of their ids, where vectors have keys.
+    keys: Option<Vec<String>>,
 }
 
 #[pymethods]
 impl Candidates {
-    /// The ids of all of them, (m,) i64.
-    fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        PyArray1::from_slice(py, self.candidates.ids())
+    /// The ids of all of them, (m,) i64, or a list of their keys.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.keys {
+            Some(keys) => Ok(PyList::new(py, keys)?.into_any()),
+            None => Ok(PyArray1::from_slice(py, self.candidates.ids()).into_any()),
+        }
     }
 
     /// (scores, ids, certified) of the k best; `vectors` are those of the ids, or those of `row_ids` in any order.
     #[pyo3(signature = (queries, k, vectors, row_ids=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    #[expect(clippy::type_complexity, reason = "three arrays")]
     fn rerank<'py>(
         &self,
         py: Python<'py>,
@@ -476,23 +494,25 @@ impl Candidates {
         row_ids: Option<Any<'_, 'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
-    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>, Bound<'py, PyArray1<bool>>)> {
+    ) -> PyResult<Certified<'py>> {
         let queries = self::queries(queries)?;
         let queries = queries.as_array();
         let rows = Rows::new(vectors, "rerank")?;
         let vectors = rows.view();
-        let row_ids = row_ids.map(|array| self::ids(array, "rerank_ids")).transpose()?;
-        let row_ids = row_ids.map(|ids| ids.as_array().to_vec());
+        let names = row_ids.map(|array| Names::new(array, "rerank_ids")).transpose()?;
         let rerank = |monitor: &dyn Monitor| {
-            let hits = match &row_ids {
+            let hits = match &names {
                 None => self.candidates.rerank(queries, &*vectors, k, monitor),
-                Some(ids) => self.candidates.rerank_by_id(queries, (&*vectors, ids), k, monitor),
+                Some(names) => {
+                    let ids = names.among(self.candidates.ids(), &self.keys)?;
+                    self.candidates.rerank_by_id(queries, (&*vectors, &ids), k, monitor)
+                }
             }?;
             let certified = self.candidates.certified(&hits);
-            Ok((hits, certified))
+            Ok((Found::of(self.candidates.ids(), &self.keys, hits), certified))
         };
-        let (hits, certified) = run(py, n_jobs, progress, rerank)?;
-        let (scores, ids) = found(py, hits);
+        let (found, certified) = run(py, n_jobs, progress, rerank)?;
+        let (scores, ids) = found.into_python(py)?;
         Ok((scores, ids, certified.into_pyarray(py)))
     }
 }

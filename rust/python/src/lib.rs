@@ -5,6 +5,7 @@ mod encoders;
 mod errors;
 mod index;
 mod model;
+mod names;
 mod run;
 mod shared;
 mod steps;
@@ -12,8 +13,10 @@ mod targets;
 
 use pyo3::prelude::*;
 
+// `gil_used = false`: nothing here leans on the interpreter lock. Classes are frozen, but for `Moments`, whose changes pyo3
+// lets one thread make at a time; indexes change behind `shared`, and the pools of threads are behind a mutex.
 /// The compiled part of compcodes; use the `compcodes` package instead.
-#[pymodule(name = "_core", gil_used = true)]
+#[pymodule(name = "_core", gil_used = false)]
 mod core {
     use pyo3::prelude::*;
 

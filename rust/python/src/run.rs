@@ -216,7 +216,8 @@ pub(crate) fn changing() -> PyResult<Arc<ThreadPool>> {
 
 /// The pool of so many threads; 0 is one of a single thread, with another purpose than that of 1.
 fn pool_of(threads: usize) -> PyResult<Arc<ThreadPool>> {
-    // Taken with the interpreter lock held, as is a fork by Python: no child finds it locked.
+    // No child of a fork finds the pools locked, with an interpreter lock or without.
+    let _no_fork = crate::shared::no_fork();
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if pools.as_ref().is_none_or(|pools| pools.process != process) {

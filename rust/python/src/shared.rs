@@ -194,11 +194,28 @@ impl<T: Clone> Slot<T> {
     }
 }
 
-/// Held for reading by who is in a slot, for writing by who forks.
+/// Held for reading by who is in a slot or chooses a pool of threads, for writing by who forks.
 static FORK: RwLock<()> = RwLock::new(());
 
 thread_local! {
     static FORKING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Keeps Python from forking this process for as long as the guard lives. `None` where a lock was lost in a fork by other
+/// means: who forked held it alone then.
+pub(crate) fn no_fork() -> Option<RwLockReadGuard<'static, ()>> {
+    let start = Instant::now();
+    loop {
+        match FORK.try_read() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if start.elapsed() > LOST => return None,
+            // Off the interpreter lock, where there is one: who forks needs it to come to the end.
+            Err(TryLockError::WouldBlock) => {
+                Python::attach(|py| py.detach(|| std::thread::sleep(Duration::from_micros(20))));
+            }
+        }
+    }
 }
 
 /// Waits until no slot is locked, and keeps them so until [`after_fork`].

@@ -10,28 +10,31 @@
 //! | … | | | | |
 //! | line M−1 | code M−1 of vector 0 | code M−1 of vector 1 | … | code M−1 of vector 63 |
 //!
-//! So code m of vector n is byte `((n / 64) * M + m) * 64 + n % 64`.
+//! So code m of vector n is byte `((n / 64) * M + m) * 64 + n % 64`. Codes below 16 may share lines in pairs: see
+//! [`Layout`].
 
-use crate::codebooks::MAX_CODEBOOKS;
+use crate::codes::layout::NIBBLE;
+pub use crate::codes::layout::{Layout, MAX_COLUMNS};
 use crate::codes::memory::Lines;
 use crate::error::{Result, invalid};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 
 /// Vectors in a block: the bytes of one AVX-512 register.
 pub const BLOCK: usize = 64;
-/// The most columns of a packed array: the codebooks, and two more for what an index stores beside the codes.
-pub const MAX_COLUMNS: usize = MAX_CODEBOOKS + 2;
 /// The most vectors of one packed array: beyond every memory, and their bytes can still be counted.
 pub const MAX_VECTORS: usize = 1 << 48;
 
-/// One column of one block.
+/// Blocks that change their layout at once.
+const RELAID: usize = 1024;
+
+/// A byte of each vector of a block: one column, or two of nibbles.
 pub type Line = [u8; BLOCK];
 
-/// Bytes that `len` packed vectors of `n_columns` codes take.
+/// Bytes that `len` packed vectors of `n_lines` bytes take.
 #[must_use]
-pub fn packed_bytes(len: usize, n_columns: usize) -> usize {
-    len.div_ceil(BLOCK) * n_columns * BLOCK
+pub fn packed_bytes(len: usize, n_lines: usize) -> usize {
+    len.div_ceil(BLOCK) * n_lines * BLOCK
 }
 
 /// Packed codes that can grow and change.
@@ -39,20 +42,28 @@ pub fn packed_bytes(len: usize, n_columns: usize) -> usize {
 pub struct PackedCodes {
     lines: Lines,
     len: usize,
-    n_columns: usize,
+    layout: Layout,
 }
 
 impl PackedCodes {
-    /// No vectors yet, of `n_columns` codes each.
+    /// No vectors yet, of `n_columns` codes each, a byte for each.
     ///
     /// # Errors
     /// `n_columns` is 0 or above [`MAX_COLUMNS`].
     pub fn new(n_columns: usize) -> Result<Self> {
-        check_shape(0, n_columns)?;
-        Ok(Self { lines: Lines::default(), len: 0, n_columns })
+        Self::with(Layout::bytes(n_columns))
     }
 
-    /// Packs `codes` (n, M).
+    /// No vectors yet.
+    ///
+    /// # Errors
+    /// There are no columns, or more than [`MAX_COLUMNS`].
+    pub fn with(layout: Layout) -> Result<Self> {
+        check_shape(0, layout)?;
+        Ok(Self { lines: Lines::default(), len: 0, layout })
+    }
+
+    /// Packs `codes` (n, M), a byte for each.
     ///
     /// # Errors
     /// M is 0 or above [`MAX_COLUMNS`], n is above [`MAX_VECTORS`], or there is no memory for them.
@@ -67,23 +78,37 @@ impl PackedCodes {
     /// # Errors
     /// There is no memory for it.
     pub fn from_view(view: PackedView<'_>) -> Result<Self> {
-        Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, n_columns: view.n_columns })
+        Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, layout: view.layout })
     }
 
-    /// `len` vectors of `n_columns` codes, whose bytes `fill` writes as [`PackedView::as_bytes`] has them.
+    /// Copies a view into another layout of as many columns.
+    ///
+    /// # Errors
+    /// A code is too large for it, or there is no memory for the copy.
+    pub(crate) fn relaid(view: PackedView<'_>, layout: Layout) -> Result<Self> {
+        let mut packed = Self::with(layout)?;
+        let blocks = (0..view.n_blocks()).step_by(RELAID);
+        for first in blocks {
+            let part = view.slice(first..view.n_blocks().min(first + RELAID));
+            packed.extend(part.unpack().view())?;
+        }
+        Ok(packed)
+    }
+
+    /// `len` vectors of that layout, whose bytes `fill` writes as [`PackedView::as_bytes`] has them.
     ///
     /// # Errors
     /// The shape is not one of packed codes, there is no memory for them, or `fill` fails.
     pub(crate) fn filled(
         len: usize,
-        n_columns: usize,
+        layout: Layout,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<Self> {
-        check_shape(len, n_columns)?;
+        check_shape(len, layout)?;
         let mut lines = Lines::default();
-        lines.grow(len.div_ceil(BLOCK) * n_columns)?;
+        lines.grow(len.div_ceil(BLOCK) * layout.n_lines())?;
         fill(lines.as_flattened_mut())?;
-        Ok(Self { lines, len, n_columns })
+        Ok(Self { lines, len, layout })
     }
 
     /// Number of vectors.
@@ -98,58 +123,70 @@ impl PackedCodes {
         self.len == 0
     }
 
-    /// Codes a vector, M.
+    /// Codes per vector, M.
     #[must_use]
     pub fn n_columns(&self) -> usize {
-        self.n_columns
+        self.layout.n_columns()
+    }
+
+    /// How they are stored.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// What the scan reads.
     #[must_use]
     pub fn view(&self) -> PackedView<'_> {
-        PackedView { lines: &self.lines, len: self.len, n_columns: self.n_columns }
+        PackedView { lines: &self.lines, len: self.len, layout: self.layout }
     }
 
     /// Appends `codes` (n, M).
     ///
     /// # Errors
-    /// Another M, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is appended then.
+    /// Another M, a code that its column cannot hold, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is
+    /// appended then.
     pub fn extend(&mut self, codes: ArrayView2<'_, u8>) -> Result<()> {
-        if codes.ncols() != self.n_columns {
-            return Err(invalid!("codes have {} columns, want {}", codes.ncols(), self.n_columns));
+        let layout = self.layout;
+        if codes.ncols() != layout.n_columns() {
+            return Err(invalid!("codes have {} columns, want {}", codes.ncols(), layout.n_columns()));
+        }
+        let nibbles = codes.slice(s![.., ..layout.n_nibbles()]);
+        if let Some(code) = nibbles.iter().find(|&&code| usize::from(code) >= NIBBLE) {
+            return Err(invalid!("code {code} does not fit half a byte: want 0 to {}", NIBBLE - 1));
         }
         let (old_len, len) = (self.len, self.len + codes.nrows());
-        check_shape(len, self.n_columns)?;
-        self.lines.grow(len.div_ceil(BLOCK) * self.n_columns)?;
+        check_shape(len, layout)?;
+        self.lines.grow(len.div_ceil(BLOCK) * layout.n_lines())?;
         self.len = len;
 
         // The block that was partial, then whole blocks in parallel.
         let head = (old_len.next_multiple_of(BLOCK) - old_len).min(codes.nrows());
         for row in 0..head {
-            self.write(old_len + row, codes.row(row).iter().copied());
+            self.write(old_len + row, codes.row(row));
         }
         let first_block = (old_len + head).div_ceil(BLOCK);
-        self.lines[first_block * self.n_columns..]
-            .par_chunks_exact_mut(self.n_columns)
+        self.lines[first_block * layout.n_lines()..]
+            .par_chunks_exact_mut(layout.n_lines())
             .enumerate()
             .with_min_len(64)
             .for_each(|(block, lines)| {
                 let first = head + block * BLOCK;
                 for lane in 0..BLOCK.min(codes.nrows() - first) {
-                    lines.iter_mut().zip(codes.row(first + lane)).for_each(|(line, &code)| line[lane] = code);
+                    write(layout, lines, lane, codes.row(first + lane));
                 }
             });
         Ok(())
     }
 
-    /// Overwrites the last column of the vectors from `first` on.
+    /// Overwrites the last column, one of bytes, of the vectors from `first` on.
     ///
     /// # Panics
     /// There are not as many.
     pub fn set_last(&mut self, first: usize, bytes: &[u8]) {
         assert!(first + bytes.len() <= self.len, "{} bytes from {first} of {}", bytes.len(), self.len);
         for (position, &byte) in (first..).zip(bytes) {
-            self.lines[(position / BLOCK + 1) * self.n_columns - 1][position % BLOCK] = byte;
+            self.lines[(position / BLOCK + 1) * self.layout.n_lines() - 1][position % BLOCK] = byte;
         }
     }
 
@@ -158,18 +195,30 @@ impl PackedCodes {
     /// # Panics
     /// A position is not below [`len`](Self::len), or `codes` are not M for each.
     pub(crate) fn replace(&mut self, positions: &[usize], codes: ArrayView2<'_, u8>) {
-        assert_eq!(codes.dim(), (positions.len(), self.n_columns), "codes for the positions");
+        assert_eq!(codes.dim(), (positions.len(), self.n_columns()), "codes for the positions");
         for (&position, codes) in positions.iter().zip(codes.outer_iter()) {
             assert!(position < self.len, "position {position} of {}", self.len);
-            self.write(position, codes.iter().copied());
+            self.write(position, codes);
         }
     }
 
-    fn write(&mut self, position: usize, codes: impl Iterator<Item = u8>) {
-        let (block, lane) = (position / BLOCK, position % BLOCK);
-        let lines = &mut self.lines[block * self.n_columns..][..self.n_columns];
-        lines.iter_mut().zip(codes).for_each(|(line, code)| line[lane] = code);
+    fn write(&mut self, position: usize, codes: ArrayView1<'_, u8>) {
+        let n_lines = self.layout.n_lines();
+        let lines = &mut self.lines[position / BLOCK * n_lines..][..n_lines];
+        write(self.layout, lines, position % BLOCK, codes);
     }
+}
+
+/// Writes the codes of vector `lane` of a block.
+fn write(layout: Layout, lines: &mut [Line], lane: usize, codes: ArrayView1<'_, u8>) {
+    let (pairs, bytes) = lines.split_at_mut(layout.n_pairs());
+    let mut codes = codes.iter().copied();
+    let mut nibbles = codes.by_ref().take(layout.n_nibbles());
+    for line in pairs {
+        let (low, high) = (nibbles.next().unwrap_or(0), nibbles.next().unwrap_or(0));
+        line[lane] = low & 15 | high << 4;
+    }
+    bytes.iter_mut().zip(codes).for_each(|(line, code)| line[lane] = code);
 }
 
 impl Clone for PackedCodes {
@@ -182,7 +231,7 @@ impl Clone for PackedCodes {
 
 impl PartialEq for PackedCodes {
     fn eq(&self, other: &Self) -> bool {
-        (self.len, self.n_columns, &*self.lines) == (other.len, other.n_columns, &*other.lines)
+        (self.len, self.layout, &*self.lines) == (other.len, other.layout, &*other.lines)
     }
 }
 
@@ -193,24 +242,32 @@ impl Eq for PackedCodes {}
 pub struct PackedView<'a> {
     lines: &'a [Line],
     len: usize,
-    n_columns: usize,
+    layout: Layout,
 }
 
 impl<'a> PackedView<'a> {
-    /// Takes `bytes` as `len` packed vectors of `n_columns` codes. No alignment is asked for.
+    /// Takes `bytes` as `len` packed vectors of `n_columns` codes, a byte for each. No alignment is asked for.
     ///
     /// # Errors
     /// `bytes` is not [`packed_bytes`] long, or the shape is not one of [`PackedCodes`].
     pub fn new(bytes: &'a [u8], len: usize, n_columns: usize) -> Result<Self> {
-        check_shape(len, n_columns)?;
-        let want = packed_bytes(len, n_columns);
+        Self::with(bytes, len, Layout::bytes(n_columns))
+    }
+
+    /// Takes `bytes` as `len` packed vectors of that layout. No alignment is asked for.
+    ///
+    /// # Errors
+    /// `bytes` is not [`packed_bytes`] long, or the shape is not one of [`PackedCodes`].
+    pub fn with(bytes: &'a [u8], len: usize, layout: Layout) -> Result<Self> {
+        check_shape(len, layout)?;
+        let (n_lines, want) = (layout.n_lines(), packed_bytes(len, layout.n_lines()));
         if bytes.len() != want {
             return Err(invalid!(
-                "packed codes: {} bytes for {len} vectors of {n_columns} codes, want {want}",
+                "packed codes: {} bytes for {len} vectors of {n_lines} bytes, want {want}",
                 bytes.len()
             ));
         }
-        Ok(Self { lines: bytes.as_chunks().0, len, n_columns })
+        Ok(Self { lines: bytes.as_chunks().0, len, layout })
     }
 
     /// Number of vectors.
@@ -225,10 +282,16 @@ impl<'a> PackedView<'a> {
         self.len == 0
     }
 
-    /// Codes a vector, M.
+    /// Codes per vector, M.
     #[must_use]
     pub fn n_columns(&self) -> usize {
-        self.n_columns
+        self.layout.n_columns()
+    }
+
+    /// How they are stored.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Number of blocks, the last of which may be partial.
@@ -237,10 +300,16 @@ impl<'a> PackedView<'a> {
         self.len.div_ceil(BLOCK)
     }
 
-    /// The M lines of each of `blocks`.
+    /// Lines per block, which is bytes per vector: M where every code takes a byte.
+    #[must_use]
+    pub fn n_lines(&self) -> usize {
+        self.layout.n_lines()
+    }
+
+    /// The lines of each of `blocks`.
     #[must_use]
     pub fn lines(&self, blocks: std::ops::Range<usize>) -> &'a [Line] {
-        &self.lines[blocks.start * self.n_columns..blocks.end * self.n_columns]
+        &self.lines[blocks.start * self.n_lines()..blocks.end * self.n_lines()]
     }
 
     /// The vectors of `blocks` alone.
@@ -250,7 +319,7 @@ impl<'a> PackedView<'a> {
     #[must_use]
     pub fn slice(&self, blocks: std::ops::Range<usize>) -> PackedView<'a> {
         let len = self.len.min(blocks.end * BLOCK).saturating_sub(blocks.start * BLOCK);
-        PackedView { lines: self.lines(blocks), len, n_columns: self.n_columns }
+        PackedView { lines: self.lines(blocks), len, layout: self.layout }
     }
 
     /// All bytes, as [`PackedView::new`] takes them and a file stores them.
@@ -266,7 +335,7 @@ impl<'a> PackedView<'a> {
     pub fn codes(&self, position: usize) -> impl Iterator<Item = u8> + use<'a> {
         assert!(position < self.len, "position {position} of {}", self.len);
         let (block, lane) = (position / BLOCK, position % BLOCK);
-        self.lines(block..block + 1).iter().map(move |line| line[lane])
+        self.layout.codes(self.lines(block..block + 1), lane)
     }
 
     /// The codes of the vectors at `positions`, (positions, M).
@@ -276,27 +345,27 @@ impl<'a> PackedView<'a> {
     #[must_use]
     pub fn select(&self, positions: &[usize]) -> Array2<u8> {
         let codes = positions.iter().flat_map(|&position| self.codes(position)).collect();
-        Array2::from_shape_vec((positions.len(), self.n_columns), codes).expect("M codes a position")
+        Array2::from_shape_vec((positions.len(), self.n_columns()), codes).expect("M codes a position")
     }
 
     /// All codes, (n, M): the inverse of [`PackedCodes::pack`].
     #[must_use]
     pub fn unpack(&self) -> Array2<u8> {
-        let mut codes = Array2::zeros((self.len, self.n_columns));
-        let rows = codes.as_slice_mut().expect("fresh").par_chunks_mut(BLOCK * self.n_columns);
+        let (layout, n_columns) = (self.layout, self.n_columns());
+        let mut codes = Array2::zeros((self.len, n_columns));
+        let rows = codes.as_slice_mut().expect("fresh").par_chunks_mut(BLOCK * n_columns);
         rows.enumerate().with_min_len(64).for_each(|(block, rows)| {
-            for (lane, row) in rows.chunks_exact_mut(self.n_columns).enumerate() {
-                row.iter_mut().zip(self.lines(block..block + 1)).for_each(|(code, line)| *code = line[lane]);
+            let lines = self.lines(block..block + 1);
+            for (lane, row) in rows.chunks_exact_mut(n_columns).enumerate() {
+                row.iter_mut().zip(layout.codes(lines, lane)).for_each(|(to, code)| *to = code);
             }
         });
         codes
     }
 }
 
-fn check_shape(len: usize, n_columns: usize) -> Result<()> {
-    if !(1..=MAX_COLUMNS).contains(&n_columns) {
-        return Err(invalid!("{n_columns} codes a vector: want 1 to {MAX_COLUMNS}"));
-    }
+fn check_shape(len: usize, layout: Layout) -> Result<()> {
+    layout.check()?;
     if len > MAX_VECTORS {
         return Err(invalid!("{len} vectors: one packed array holds at most {MAX_VECTORS}"));
     }
@@ -328,6 +397,36 @@ mod tests {
             prop_assert_eq!(&PackedCodes::from_view(view).unwrap(), &packed);
             for n in (0..want.nrows()).step_by(37) {
                 prop_assert!(view.codes(n).eq(want.row(n).iter().copied()));
+            }
+        }
+
+        #[test]
+        fn nibbles_take_half_the_lines(m in 1..20usize, extra in 0..3usize, n in 0..200usize, cut in 0..200usize, seed in 0..9usize) {
+            let layout = Layout::nibbles(m, extra);
+            let mut want = codes(n, m + extra, seed);
+            want.slice_mut(s![.., ..m]).mapv_inplace(|code| code % 16);
+            let mut packed = PackedCodes::with(layout).unwrap();
+            let (head, tail) = want.view().split_at(ndarray::Axis(0), cut.min(n));
+            packed.extend(head).unwrap();
+            packed.extend(tail).unwrap();
+            prop_assert_eq!(packed.view().as_bytes().len(), packed_bytes(n, m.div_ceil(2) + extra));
+            prop_assert_eq!(packed.view().unpack(), &want);
+            let view = PackedView::with(packed.view().as_bytes(), n, layout).unwrap();
+            prop_assert!((0..n).all(|n| view.codes(n).eq(want.row(n).iter().copied())));
+            let bytes = PackedCodes::relaid(view, Layout::bytes(m + extra)).unwrap();
+            prop_assert_eq!(&bytes, &PackedCodes::pack(want.view()).unwrap());
+            prop_assert_eq!(&PackedCodes::relaid(bytes.view(), layout).unwrap(), &packed);
+            if n > 0 {
+                let row = codes(1, m + extra, seed + 1).mapv(|code| code % 16);
+                packed.replace(&[n / 2], row.view());
+                want.row_mut(n / 2).assign(&row.row(0));
+                if extra > 0 {
+                    packed.set_last(n - 1, &[200]);
+                    want[[n - 1, m + extra - 1]] = 200;
+                }
+                prop_assert_eq!(packed.view().unpack(), &want);
+                want[[n / 2, m / 2]] = 16;
+                prop_assert!(packed.extend(want.view()).is_err() && packed.len() == n);
             }
         }
     }

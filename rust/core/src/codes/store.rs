@@ -1,6 +1,6 @@
 //! Where the packed codes are: in memory of their own, or in a mapped file until they change.
 
-use crate::codes::packed::{PackedCodes, PackedView};
+use crate::codes::packed::{Layout, PackedCodes, PackedView};
 use crate::error::{Result, damaged, invalid};
 use memmap2::Mmap;
 use std::ops::Range;
@@ -19,25 +19,25 @@ pub(crate) struct Mapped {
     map: Arc<Mmap>,
     bytes: Range<usize>,
     len: usize,
-    n_columns: usize,
+    layout: Layout,
     /// The checksum that they must have.
     crc: u32,
 }
 
 impl Mapped {
-    /// The codes of `shape`, vectors and columns, in these bytes of the file.
+    /// The codes of `shape`, vectors and their layout, in these bytes of the file.
     ///
     /// # Errors
     /// The file ends before them, or they do not fit the shape.
-    pub(crate) fn new(map: Arc<Mmap>, bytes: Range<usize>, shape: (usize, usize), crc: u32) -> Result<Self> {
-        let (len, n_columns) = shape;
+    pub(crate) fn new(map: Arc<Mmap>, bytes: Range<usize>, shape: (usize, Layout), crc: u32) -> Result<Self> {
+        let (len, layout) = shape;
         let codes = map.get(bytes.clone()).ok_or_else(|| invalid!("the file ends before its codes"))?;
-        PackedView::new(codes, len, n_columns)?;
-        Ok(Self { map, bytes, len, n_columns, crc })
+        PackedView::with(codes, len, layout)?;
+        Ok(Self { map, bytes, len, layout, crc })
     }
 
     fn view(&self) -> PackedView<'_> {
-        PackedView::new(&self.map[self.bytes.clone()], self.len, self.n_columns).expect("checked by new")
+        PackedView::with(&self.map[self.bytes.clone()], self.len, self.layout).expect("checked by new")
     }
 
     pub(crate) fn crc(&self) -> u32 {
@@ -61,10 +61,11 @@ impl Store {
         self.view().n_columns()
     }
 
-    /// A copy of mapped codes, so that they can be changed, which has their checksum and satisfies `check`; `None` of codes
-    /// that are not mapped.
+    /// A copy of mapped codes in `layout`, so that they can be changed; they must have their checksum and satisfy `check`.
+    /// `None` of codes that are not mapped.
     pub(crate) fn unmapped(
         &self,
+        layout: Layout,
         check: impl FnOnce(PackedView<'_>) -> Result<()>,
     ) -> Result<Option<PackedCodes>> {
         let Store::Mapped(mapped) = self else { return Ok(None) };
@@ -73,7 +74,8 @@ impl Store {
             return Err(damaged("codes"));
         }
         check(copy.view())?;
-        Ok(Some(copy))
+        // Older files have a byte for each code.
+        Ok(Some(if copy.layout() == layout { copy } else { PackedCodes::relaid(copy.view(), layout)? }))
     }
 
     /// The codes to be changed: an [`unmapped`](Self::unmapped) copy takes the place of mapped ones first.

@@ -3,6 +3,7 @@
 
 use super::Index;
 use super::certify::proven;
+use super::filter::Allowed;
 use super::ids::{ascend, unique};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::Monitor;
@@ -50,7 +51,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         n: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
         let hits = self.search_positions(queries, n.min(self.len()), allowed, monitor)?;
@@ -66,7 +67,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         n: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
         let (positions, bounds) = self.certifiable(queries, n, allowed, monitor)?;

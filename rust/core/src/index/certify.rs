@@ -11,6 +11,7 @@
 //! rounded to f32, and so is the bound that it is compared with.
 
 use super::Index;
+use super::filter::Allowed;
 use super::search::Scored;
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
@@ -31,7 +32,7 @@ impl Index {
         queries: ArrayView2<'_, f32>,
         k: usize,
         (vectors, n_candidates): (&dyn Vectors, usize),
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<(Hits, Vec<bool>)> {
         self.check_rerank(vectors)?;
@@ -48,7 +49,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         n_candidates: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<(Array2<i64>, Vec<Option<f32>>)> {
         if !self.settings.residuals {
@@ -83,7 +84,7 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let mut unit = queries.as_standard_layout().into_owned();

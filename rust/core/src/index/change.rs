@@ -105,6 +105,34 @@ impl Index {
         self.apply(change).map(drop)
     }
 
+    /// Adds the rows of `x` (n, d), each with a key, to an index that was made [`with_keys`](Self::with_keys).
+    ///
+    /// ```
+    /// use compcodes::{Codebooks, Index, Model, Selection};
+    /// use ndarray::array;
+    /// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
+    /// let mut index = Index::new(Model::new(codebooks, Selection::Group)).with_keys()?;
+    /// index.add_keyed(&array![[3.5, 1.2], [0.3, 2.9]].view(), &["tea", "soup"], &())?;
+    /// let hits = index.search(array![[1.0, 0.0]].view(), 1, None, &())?;
+    /// assert_eq!(index.key(hits.positions[[0, 0]]), Some("tea"));
+    /// index.remove(&index.ids_of(&["tea"])?, &())?;
+    /// assert_eq!(index.keys().collect::<Vec<_>>(), ["soup"]);
+    /// # Ok::<(), compcodes::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another d, a row that is not finite; keys that are not n, repeated, or there already; the index has no keys; or a
+    /// cancelling monitor. Nothing is added then.
+    pub fn add_keyed<S: AsRef<str>>(
+        &mut self,
+        x: &dyn Vectors,
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let change = self.prepare_add_keyed(x, keys, monitor)?;
+        self.apply(change).map(drop)
+    }
+
     /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
     ///
     /// # Errors
@@ -149,6 +177,25 @@ impl Index {
     pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
         // First: codes of vectors with wrong ids are of no use.
         let ids = self.ids.added(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
+        self.prepare_added(x, ids, monitor)
+    }
+
+    /// What [`add_keyed`](Self::add_keyed) does, but for the last step.
+    ///
+    /// # Errors
+    /// Those of [`add_keyed`](Self::add_keyed).
+    pub fn prepare_add_keyed<S: AsRef<str>>(
+        &self,
+        x: &dyn Vectors,
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        check_number(keys.len(), x.n())?;
+        let ids = self.ids.added_keyed(keys, &Start { monitor, total: x.n() as u64 })?;
+        self.prepare_added(x, ids, monitor)
+    }
+
+    fn prepare_added(&self, x: &dyn Vectors, ids: Added, monitor: &dyn Monitor) -> Result<Change> {
         let (codes, side) = self.encoded(x, monitor)?;
         self.check(codes.view(), side.as_deref())?;
         self.append(codes.view(), ids, side.as_deref(), &Done { monitor, total: x.n() as u64 })
@@ -167,6 +214,23 @@ impl Index {
     ) -> Result<Change> {
         self.check(codes, side)?;
         let ids = self.ids.added(codes.nrows(), ids, monitor)?;
+        self.append(codes, ids, side, monitor)
+    }
+
+    /// As [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
+    ///
+    /// # Errors
+    /// Those of [`add_codes`](Self::add_codes) and of [`add_keyed`](Self::add_keyed).
+    pub fn prepare_add_keyed_codes<S: AsRef<str>>(
+        &self,
+        codes: ArrayView2<'_, u8>,
+        keys: &[S],
+        side: Option<&[f32]>,
+        monitor: &dyn Monitor,
+    ) -> Result<Change> {
+        self.check(codes, side)?;
+        check_number(keys.len(), codes.nrows())?;
+        let ids = self.ids.added_keyed(keys, monitor)?;
         self.append(codes, ids, side, monitor)
     }
 
@@ -259,7 +323,7 @@ impl Index {
                 self.numbers
                     .try_reserve(laid.numbers.len())
                     .map_err(|error| invalid!("no memory for {n} vectors: {error}"))?;
-                self.ids.reserve(n)?;
+                self.ids.reserve(&ids)?;
                 self.packed_with(laid.unmapped, |packed| packed.extend(laid.codes.view()))?;
                 self.relay(laid.column, laid.relaid)?;
                 self.largest = laid.numbers.iter().copied().fold(self.largest, f32::max);
@@ -332,9 +396,7 @@ impl Index {
 
     /// The positions of `n` vectors to be replaced.
     fn replaced(&self, n: usize, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<usize>> {
-        if ids.len() != n {
-            return Err(invalid!("ids has {} entries for {n} vectors", ids.len()));
-        }
+        check_number(ids.len(), n)?;
         ids::unique("ids", ids)?;
         self.ids.positions(ids, monitor)
     }
@@ -427,9 +489,13 @@ impl Index {
     }
 }
 
+fn check_number(ids: usize, n: usize) -> Result<()> {
+    if ids == n { Ok(()) } else { Err(invalid!("ids has {ids} entries for {n} vectors")) }
+}
+
 /// The vectors at `positions` alone.
 fn selected(all: PackedView<'_>, positions: &[usize], monitor: &dyn Monitor) -> Result<PackedCodes> {
-    let mut packed = PackedCodes::new(all.n_columns())?;
+    let mut packed = PackedCodes::with(all.layout())?;
     let mut codes = Array2::zeros((positions.len().min(CHUNK), all.n_columns()));
     for (chunk, positions) in positions.chunks(CHUNK).enumerate() {
         monitor.report((chunk * CHUNK) as u64, all.len() as u64)?;

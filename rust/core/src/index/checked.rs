@@ -3,15 +3,26 @@
 use super::column::Run;
 use super::side::Side;
 use crate::codebooks::MAX_CODEWORDS;
+use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, PackedView};
 use crate::error::{Result, invalid};
 use crate::scan::{Edges, Levels};
 
 /// Refuses codes that name codewords beyond the k of each of m codebooks.
 pub(super) fn codewords(packed: PackedView<'_>, m: usize, k: usize) -> Result<()> {
-    let lines = packed.as_bytes().chunks_exact(BLOCK).enumerate();
-    let mut codes = lines.filter(|(line, _)| line % packed.n_columns() < m);
-    if k < MAX_CODEWORDS && codes.any(|(_, line)| line.iter().any(|&code| usize::from(code) >= k)) {
+    let (layout, n_lines) = (packed.layout(), packed.n_lines());
+    let beyond = |(line, codes): (usize, &[u8])| {
+        let first = 2 * (line % n_lines);
+        if first >= layout.n_nibbles() {
+            // The columns of bytes: the codes first.
+            let column = line % n_lines - layout.n_pairs() + layout.n_nibbles();
+            return column < m && k < MAX_CODEWORDS && codes.iter().any(|&code| usize::from(code) >= k);
+        }
+        let has_upper = first + 1 < layout.n_nibbles();
+        let is_beyond = |&code: &u8| usize::from(code & 15) >= k || has_upper && usize::from(code >> 4) >= k;
+        k < NIBBLE && codes.iter().any(is_beyond)
+    };
+    if packed.as_bytes().chunks_exact(BLOCK).enumerate().any(beyond) {
         return Err(invalid!("codes name codewords beyond the {k} of the model"));
     }
     Ok(())
@@ -56,8 +67,8 @@ pub(super) fn numbers(side: Side, numbers: &[f32]) -> Result<()> {
 /// Refuses numbers outside the intervals that their bytes name: a search would take the edges for bounds. The first run
 /// begins at 0.
 pub(super) fn intervals(packed: PackedView<'_>, runs: &[Run], numbers: &[f32]) -> Result<()> {
-    let columns = packed.n_columns();
-    let lines = packed.as_bytes().chunks_exact(BLOCK).skip(columns - 1).step_by(columns);
+    let n_lines = packed.n_lines();
+    let lines = packed.as_bytes().chunks_exact(BLOCK).skip(n_lines - 1).step_by(n_lines);
     let mut run = 0;
     for (block, (numbers, line)) in numbers.chunks(BLOCK).zip(lines).enumerate() {
         while runs.get(run + 1).is_some_and(|next| next.first <= block * BLOCK) {

@@ -1,36 +1,89 @@
-//! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids.
+//! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids; and sets of each query.
 
 use super::Index;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
+use crate::scan::{Each, Sets};
+use ndarray::ArrayView2;
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
+
+/// Which vectors of an index, as it is, its searches may find: what [`Index::allow_ids`] and its like return.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allowed {
+    /// Bit i of word b stands for position 64 b + i.
+    bits: Option<Vec<u64>>,
+    /// Nothing but these, of each query.
+    only: Option<Sets>,
+    /// None of these, of each query.
+    except: Option<Sets>,
+}
+
+impl Allowed {
+    /// What is allowed for all queries: bit i of word b stands for position 64 b + i; `None` for all.
+    #[must_use]
+    pub fn bits(&self) -> Option<&[u64]> {
+        self.bits.as_deref()
+    }
+
+    /// What is allowed for each query beside that, the first of them being query `first`.
+    #[must_use]
+    pub fn each(&self, first: usize) -> Each<'_> {
+        Each { only: self.only.as_ref(), except: self.except.as_ref(), first }
+    }
+
+    /// What both allow.
+    ///
+    /// # Errors
+    /// Both have sets of each query to which they keep, or to which they do not; or are of different indexes.
+    pub fn and(self, other: Self) -> Result<Self> {
+        let bits = match (self.bits, other.bits) {
+            (Some(a), Some(b)) if a.len() != b.len() => {
+                return Err(invalid!("filters are of indexes of different sizes"));
+            }
+            (Some(a), Some(b)) => Some(a.into_iter().zip(b).map(|(a, b)| a & b).collect()),
+            (a, b) => a.or(b),
+        };
+        if self.only.is_some() && other.only.is_some() || self.except.is_some() && other.except.is_some() {
+            return Err(invalid!("each query has two sets of one kind: give one"));
+        }
+        Ok(Self { bits, only: self.only.or(other.only), except: self.except.or(other.except) })
+    }
+
+    /// The opposite of what was asked for: for all queries, or for each.
+    ///
+    /// # Errors
+    /// It is of both kinds.
+    pub fn inverse(self) -> Result<Self> {
+        match self {
+            Self { bits: Some(bits), only: None, except: None } => {
+                Ok(Self { bits: Some(bits.into_iter().map(|word| !word).collect()), ..Self::default() })
+            }
+            Self { bits: None, only, except } => Ok(Self { bits: None, only: except, except: only }),
+            _ => Err(invalid!("a filter for all queries and sets of each have no simple opposite")),
+        }
+    }
+}
 
 /// Words of 64 bits that are made between two reports.
 const WORDS: usize = 1024;
 
 impl Index {
-    /// The bits of [`search`](Self::search)'s `allowed` for the vectors with these ids. Ids that are not in the index
-    /// allow nothing.
+    /// The vectors with these ids. Ids that are not in the index allow nothing.
     ///
     /// # Errors
     /// A cancelling monitor.
-    pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<u64>> {
+    pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
     }
 
-    /// The bits for the ids of a range: its first, and every `step`-th that follows up to its last.
+    /// The vectors with the ids of a range: its first, and every `step`-th that follows up to its last.
     ///
     /// # Errors
     /// `step` is 0, or a cancelling monitor.
-    pub fn allow_range(
-        &self,
-        ids: RangeInclusive<i64>,
-        step: u64,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<u64>> {
+    pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
             0 => Err(invalid!("the step of the range is 0: want at least 1")),
@@ -40,11 +93,11 @@ impl Index {
         }
     }
 
-    /// The bits for the positions where `mask` is true.
+    /// The vectors at the positions where `mask` is true.
     ///
     /// # Errors
     /// The mask has another length than the index, or a cancelling monitor.
-    pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Vec<u64>> {
+    pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
             return Err(invalid!(
                 "filter has {} entries, the index holds {} vectors",
@@ -52,18 +105,65 @@ impl Index {
                 self.len()
             ));
         }
-        self.bits(|position| mask[position], monitor)
+        let bits = self.bits(|position| mask[position], monitor)?;
+        Ok(Allowed { bits: Some(bits), ..Allowed::default() })
     }
 
-    /// The bits for the ids that `allows` accepts.
+    /// Of each query, the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in the index
+    /// allow nothing. [`Allowed::inverse`] makes them those that a query must not find.
+    ///
+    /// # Errors
+    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
+        let found = self.ids.find(ids, monitor)?;
+        if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&ids.len()) {
+            return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", ids.len()));
+        }
+        let n_words = self.len().div_ceil(BLOCK);
+        if ids.len() / 4 > n_words * (starts.len() - 1) {
+            // Marks take less memory than long lists, and need not be sorted.
+            let mut words = vec![0; n_words * (starts.len() - 1)];
+            for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
+                let here = found[ends[0]..ends[1]].iter().flatten();
+                here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
+            }
+            let only = Some(Sets::Marked { words, n_words });
+            return Ok(Allowed { only, ..Allowed::default() });
+        }
+        let (mut kept, mut positions) = (vec![0], Vec::with_capacity(ids.len()));
+        for ends in starts.windows(2) {
+            let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
+            positions.extend(here);
+            kept.push(positions.len());
+        }
+        Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
+    }
+
+    /// Of each query, the vectors at the positions where its row of `mask` (nq, n) is true.
+    ///
+    /// # Errors
+    /// The mask has another number of columns than the index has vectors, or a cancelling monitor.
+    pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
+        if mask.ncols() != self.len() {
+            let columns = mask.ncols();
+            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
+        }
+        let words = mask.outer_iter().map(|row| self.bits(|position| row[position], monitor));
+        let words = words.collect::<Result<Vec<_>>>()?.concat();
+        let marked = Sets::Marked { words, n_words: self.len().div_ceil(BLOCK) };
+        Ok(Allowed { only: Some(marked), ..Allowed::default() })
+    }
+
+    /// The vectors with the ids that `allows` accepts.
     ///
     /// # Errors
     /// A cancelling monitor.
-    pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {
-        match self.ids() {
+    pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
+        let bits = match self.ids() {
             Some(ids) => self.bits(|position| allows(ids[position]), monitor),
             None => self.bits(|position| allows(position as i64), monitor),
-        }
+        };
+        Ok(Allowed { bits: Some(bits?), ..Allowed::default() })
     }
 
     fn bits(&self, allows: impl Fn(usize) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {

@@ -2,6 +2,7 @@
 //! chosen again.
 
 use super::filter::Among;
+use super::keys::{Keys, NewKeys};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use rayon::prelude::*;
@@ -9,6 +10,8 @@ use std::str::FromStr;
 
 /// Ids that are looked at between two reports.
 const CHUNK: usize = 1 << 16;
+/// Ids above which a table of their positions pays.
+const TABLE: usize = 1 << 12;
 
 /// How the order of the vectors came about: whether they are still in the order in which a file may hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(super) struct Ids {
     /// Above every id that there ever was.
     next: u64,
     order: Order,
+    /// Of an index whose vectors have keys. Its ids are chosen here, and ascend.
+    keys: Option<Keys>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -71,12 +76,18 @@ pub(super) struct Added {
     order: Order,
     /// Above every id that their own index ever had.
     next: u64,
+    keys: Option<NewKeys>,
 }
 
 impl Ids {
     /// No vectors yet.
     pub(super) fn new() -> Self {
-        Self { numbers: Numbers::Positions(0), next: 0, order: Order::Added }
+        Self { numbers: Numbers::Positions(0), next: 0, order: Order::Added, keys: None }
+    }
+
+    /// The same, named by keys from now on; no vectors are there yet.
+    pub(super) fn keyed(self) -> Self {
+        Self { keys: Some(Keys::default()), ..self }
     }
 
     /// What a file holds. Older ones keep neither `next` nor `order`: the next id is then the one after the largest,
@@ -86,9 +97,13 @@ impl Ids {
         given: Option<Vec<i64>>,
         next: Option<u64>,
         order: Option<Order>,
+        keys: Option<Keys>,
     ) -> Result<Self> {
         let mut ids = Self::new();
         let ascending = given.as_ref().is_none_or(|given| ascend(given));
+        if keys.as_ref().is_some_and(|keys| keys.len() != n || !ascending) {
+            return Err(invalid!("the keys do not fit the ids"));
+        }
         let added = ids.checked(n, given, &())?;
         ids.extend(added);
         if let Some(next) = next {
@@ -98,7 +113,31 @@ impl Ids {
             ids.raise(next);
         }
         ids.order = order.unwrap_or(if ascending { Order::Added } else { Order::Mixed });
+        ids.keys = keys;
         Ok(ids)
+    }
+
+    pub(super) fn keys(&self) -> Option<&Keys> {
+        self.keys.as_ref()
+    }
+
+    /// The key of the vector with an id, if there is one and it has a key.
+    pub(super) fn key(&self, id: i64) -> Option<&str> {
+        let keys = self.keys.as_ref()?;
+        let position = match &self.numbers {
+            Numbers::Positions(len) => usize::try_from(id).ok().filter(|position| position < len),
+            Numbers::Given(ids) => ids.binary_search(&id).ok(),
+        };
+        Some(keys.at(position?))
+    }
+
+    /// The ids of vectors by their keys, in their order; `None` for those that are not here.
+    ///
+    /// # Errors
+    /// The vectors have no keys.
+    pub(super) fn by_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<i64>>> {
+        let all = self.keys.as_ref().ok_or_else(no_keys)?;
+        Ok(keys.iter().map(|key| Some(self.at(all.position(key.as_ref())?))).collect())
     }
 
     pub(super) fn given(&self) -> Option<&[i64]> {
@@ -140,18 +179,34 @@ impl Ids {
 
     /// The ids of `n` more: those given, or the numbers that follow all that there ever were.
     pub(super) fn added(&self, n: usize, given: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Added> {
+        if self.keys.is_some() && n > 0 {
+            return Err(invalid!("the vectors of this index have keys: give one for each, and no ids"));
+        }
         self.checked(n, given.map(<[i64]>::to_vec), monitor)
     }
 
     /// The ids of all vectors of another index.
     pub(super) fn merged(&self, other: &Ids, monitor: &dyn Monitor) -> Result<Added> {
-        let added = self.added(other.len(), other.given(), monitor)?;
+        let added = match (&self.keys, &other.keys) {
+            (Some(_), Some(keys)) => {
+                let keys: Vec<&str> = (0..keys.len()).map(|position| keys.at(position)).collect();
+                return Ok(Added { order: other.order, ..self.added_keyed(&keys, monitor)? });
+            }
+            (None, None) => self.added(other.len(), other.given(), monitor)?,
+            _ => return Err(invalid!("one of the indexes has keys, the other has not")),
+        };
         let next = other.given().map_or(0, |_| other.next);
         Ok(Added { order: other.order, next, ..added })
     }
 
+    /// The ids of as many more as there are keys, and the keys.
+    pub(super) fn added_keyed<S: AsRef<str>>(&self, new: &[S], monitor: &dyn Monitor) -> Result<Added> {
+        let keys = self.keys.as_ref().ok_or_else(no_keys)?.added(new)?;
+        Ok(Added { keys: Some(keys), ..self.checked(new.len(), None, monitor)? })
+    }
+
     fn checked(&self, n: usize, given: Option<Vec<i64>>, monitor: &dyn Monitor) -> Result<Added> {
-        let added = |ids| Added { n, ids, order: Order::Added, next: 0 };
+        let added = |ids| Added { n, ids, order: Order::Added, next: 0, keys: None };
         if let Some(given) = given {
             self.check(&given, n, monitor)?;
             return Ok(added(Some(given)));
@@ -170,6 +225,9 @@ impl Ids {
             return;
         }
         self.order = self.order.then(added.order);
+        if let (Some(keys), Some(new)) = (&mut self.keys, added.keys) {
+            keys.extend(new);
+        }
         match (&mut self.numbers, added.ids) {
             (Numbers::Positions(len), None) => {
                 *len += added.n;
@@ -190,8 +248,12 @@ impl Ids {
         }
     }
 
-    /// Makes room for `n` more, so that adding them cannot fail.
-    pub(super) fn reserve(&mut self, n: usize) -> Result<()> {
+    /// Makes room for more, so that adding them cannot fail.
+    pub(super) fn reserve(&mut self, added: &Added) -> Result<()> {
+        let n = added.n;
+        if let (Some(keys), Some(new)) = (&mut self.keys, &added.keys) {
+            keys.reserve(new)?;
+        }
         match &mut self.numbers {
             Numbers::Positions(_) => Ok(()),
             Numbers::Given(ids) => {
@@ -257,6 +319,19 @@ impl Ids {
             })
             .collect();
         let mut hits = hits?.concat();
+        // Of many ids in a range that is not much wider, a table tells the positions at once.
+        let (least, most) =
+            hits.iter().fold((i64::MAX, 0), |(least, most), &(id, _)| (least.min(id), most.max(id)));
+        let width = most.abs_diff(least) as usize + 1;
+        if ids.len() > TABLE && !hits.is_empty() && width / 4 <= all.len() {
+            let mut table = vec![usize::MAX; width];
+            hits.iter().for_each(|&(id, position)| table[(id - least) as usize] = position);
+            let position = |&id: &i64| {
+                let at = usize::try_from(id.checked_sub(least)?).ok()?;
+                table.get(at).copied().filter(|&position| position != usize::MAX)
+            };
+            return Ok(ids.par_iter().map(position).collect());
+        }
         hits.par_sort_unstable();
         let position = |id: &i64| Some(hits[hits.binary_search_by_key(id, |&(known, _)| known).ok()?].1);
         Ok(ids.par_iter().map(position).collect())
@@ -285,8 +360,13 @@ impl Ids {
             order => order,
         };
         let numbers = Numbers::Given(positions.iter().map(|&position| self.at(position)).collect());
-        Ids { numbers, next: self.next, order }
+        let keys = self.keys.as_ref().map(|keys| keys.select(positions));
+        Ids { numbers, next: self.next, order, keys }
     }
+}
+
+fn no_keys() -> Error {
+    invalid!("the vectors of this index have ids, no keys")
 }
 
 /// The number after the largest id.

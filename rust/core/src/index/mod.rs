@@ -8,11 +8,12 @@ mod column;
 mod filter;
 mod frame;
 mod ids;
+mod keys;
 mod measure;
 mod search;
 mod side;
 
-use crate::codes::packed::{BLOCK, PackedCodes, PackedView};
+use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::{Encode, error_bounds};
 use crate::error::{Result, invalid};
@@ -26,11 +27,14 @@ pub use change::Change;
 use change::State;
 pub(crate) use column::Column;
 use column::{Run, former};
+pub use filter::Allowed;
 use frame::Frame;
 use ids::Ids;
 pub(crate) use ids::Order;
+pub(crate) use keys::Keys;
 use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
+pub use search::Above;
 use side::Side;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -78,7 +82,7 @@ pub struct Index {
     frame: Frame,
     /// Whether numbers are −½‖x̄ − c‖²; in files of earlier versions they are −½‖x̄‖².
     is_centred: bool,
-    /// M columns of codes, and one of bytes where there is a side.
+    /// M columns of codes, of nibbles where K ≤ 16, and one of bytes where there is a side.
     packed: Store,
     /// What those bytes mean; `None` without vectors.
     column: Option<Column>,
@@ -105,6 +109,7 @@ pub(crate) struct Parts {
     /// What older files lack.
     pub(crate) next_id: Option<u64>,
     pub(crate) order: Option<Order>,
+    pub(crate) keys: Option<Keys>,
 }
 
 impl Index {
@@ -125,6 +130,19 @@ impl Index {
         Self::framed(model, settings, true)
     }
 
+    /// The same, empty index, whose vectors will have keys: strings that name them, and files keep. Their ids are chosen
+    /// by the index.
+    ///
+    /// # Errors
+    /// It held vectors.
+    pub fn with_keys(self) -> Result<Self> {
+        if self.next_id() > 0 {
+            return Err(invalid!("the index has held vectors without keys: make a new one"));
+        }
+        let ids = self.ids.keyed();
+        Ok(Self { ids, ..self })
+    }
+
     fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
         let side = Side::of(settings)?;
         let frame = match side {
@@ -132,7 +150,7 @@ impl Index {
             Side::SquaredNorm { .. } if is_centred => Frame::centred(&model.codebooks),
             _ => Frame::plain(&model.codebooks),
         };
-        let packed = Store::Owned(PackedCodes::new(model.codebooks.n_codebooks() + side.n_columns())?);
+        let packed = Store::Owned(PackedCodes::with(layout(&model, side))?);
         let (column, numbers, largest) = (None, Vec::new(), 0.0);
         let (ids, state, encoder) = (Ids::new(), State::new(), OnceLock::new());
         Ok(Self {
@@ -152,12 +170,17 @@ impl Index {
     }
 
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order } = parts;
+        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys } = parts;
         let mut index = Self::framed(model, settings, is_centred)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
             return Err(invalid!("codes have {have} columns, want {want}"));
+        }
+        let (layout, found) = (index.layout(), packed.view().layout());
+        if found != layout && found != Layout::bytes(layout.n_columns()) {
+            let (have, want) = (found.n_nibbles(), layout.n_nibbles());
+            return Err(invalid!("{have} columns of codes are nibbles: want {want}, or none"));
         }
         if let Some(levels) = &levels {
             checked::levels(index.side, levels)?;
@@ -198,8 +221,15 @@ impl Index {
                 checked::intervals(codes.view(), runs, &numbers)?;
             }
         }
-        index.ids = Ids::restored(n, ids, next_id, order)?;
+        index.ids = Ids::restored(n, ids, next_id, order, keys)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
+        // Older files have a byte for each code; mapped ones are scanned as they are until they change.
+        let packed = match packed {
+            Store::Owned(codes) if codes.layout() != layout => {
+                Store::Owned(PackedCodes::relaid(codes.view(), layout)?)
+            }
+            packed => packed,
+        };
         (index.packed, index.numbers, index.column) = (packed, numbers, column);
         Ok(index)
     }
@@ -219,7 +249,7 @@ impl Index {
 
     /// A copy of mapped codes, verified, to be changed; `None` for codes that are not mapped.
     fn unmapped(&self) -> Result<Option<PackedCodes>> {
-        self.packed.unmapped(|packed| self.check_packed(packed))
+        self.packed.unmapped(self.layout(), |packed| self.check_packed(packed))
     }
 
     /// The model that decodes the codes.
@@ -249,7 +279,7 @@ impl Index {
     /// Bytes kept for each vector, ids aside: the codes and what the settings ask for.
     #[must_use]
     pub fn bytes_per_vector(&self) -> usize {
-        self.packed.n_columns() + if self.side.keeps_numbers() { size_of::<f32>() } else { 0 }
+        self.packed.view().n_lines() + if self.side.keeps_numbers() { size_of::<f32>() } else { 0 }
     }
 
     /// All codes, (n, M), in the order they were added.
@@ -301,6 +331,48 @@ impl Index {
         self.ids.contains(id)
     }
 
+    /// Whether its vectors have keys.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        self.ids.keys().is_some()
+    }
+
+    /// The keys, in the order the vectors were added; none where vectors have no keys.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        let keys = self.ids.keys();
+        (0..keys.map_or(0, Keys::len)).map(move |position| keys.expect("there is one").at(position))
+    }
+
+    /// The key of the vector with an id; `None` if there is no such vector, or it has no key.
+    #[must_use]
+    pub fn key(&self, id: i64) -> Option<&str> {
+        self.ids.key(id)
+    }
+
+    /// The ids of the vectors with these keys, in their order; `None` for a key that the index has not.
+    ///
+    /// # Errors
+    /// Its vectors have no keys.
+    pub fn find_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<i64>>> {
+        self.ids.by_keys(keys)
+    }
+
+    /// The ids of the vectors with these keys, in their order.
+    ///
+    /// # Errors
+    /// The index has no such key, or its vectors have no keys.
+    pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
+        let found = self.find_keys(keys)?;
+        match found.iter().position(Option::is_none) {
+            Some(at) => Err(invalid!("the index has no id {:?}", keys[at].as_ref())),
+            None => Ok(found.into_iter().flatten().collect()),
+        }
+    }
+
+    pub(crate) fn stored_keys(&self) -> Option<&Keys> {
+        self.ids.keys()
+    }
+
     pub(crate) fn order(&self) -> Order {
         self.ids.order()
     }
@@ -312,6 +384,11 @@ impl Index {
     pub fn reconstruct(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
         let codes = self.packed.view().select(&self.ids.positions(ids, monitor)?);
         self.model.codebooks.decode(codes.slice(s![.., ..self.n_codes()]), monitor)
+    }
+
+    /// How codes are stored, but for those of an older file that is mapped.
+    fn layout(&self) -> Layout {
+        layout(&self.model, self.side)
     }
 
     fn n_codes(&self) -> usize {
@@ -334,6 +411,12 @@ impl Index {
         self.numbers_of(codes.slice(s![.., ..self.n_codes()]), &())
             .unwrap_or_else(|_| vec![0.0; positions.len()])
     }
+}
+
+/// Of the codes of an index: as few bytes as they fit.
+fn layout(model: &Model, side: Side) -> Layout {
+    let (m, k, _) = model.codebooks.view().dim();
+    Layout::smallest(m, k, side.n_columns())
 }
 
 impl Model {

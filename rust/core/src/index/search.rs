@@ -1,6 +1,7 @@
 //! Searching an index.
 
 use super::column::{Column, Run};
+use super::filter::Allowed;
 use super::measure::{self, Exact};
 use super::side::Side;
 use super::{Index, Order};
@@ -8,7 +9,9 @@ use crate::codes::packed::BLOCK;
 use crate::error::{Error, Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::Monitor;
-use crate::scan::{self, Adjust, Hits, Levels, Measure, Probes, Segment};
+use crate::scan::tables::Tables;
+use crate::scan::topk::Key;
+use crate::scan::{self, Adjust, Each, Hits, Levels, Measure, Probes, Segment};
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
@@ -28,6 +31,31 @@ pub(super) enum Scored {
     Bound,
 }
 
+/// What is above a score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Above {
+    /// The results of query i are `starts[i]..starts[i + 1]`.
+    pub starts: Vec<usize>,
+    /// Of all queries; best first, of equal scores the vector that was added first.
+    pub ids: Vec<i64>,
+    /// Their scores.
+    pub scores: Vec<f32>,
+}
+
+/// What a batch of queries scans.
+struct Scan<'a> {
+    segments: Vec<Segment<'a>>,
+    of: (Probes<'a>, Each<'a>),
+    tables: &'a Tables,
+    isa: Isa,
+    monitor: &'a dyn Monitor,
+}
+
+/// A query whose inner products f32 cannot hold.
+fn beyond(row: usize) -> Error {
+    invalid!("Q row {row} is too large: its inner products are beyond float32; scale queries or vectors down")
+}
+
 fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
     let is_finite = |row: ArrayView1<'_, f32>| row.iter().all(|value| value.is_finite());
     match queries.outer_iter().position(|row| !is_finite(row)) {
@@ -38,15 +66,16 @@ fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
 
 impl Index {
     /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which positions may be found, 64 a word: see [`Segment::allowed`] and [`allow_ids`](Self::allow_ids).
+    /// which may be found: see [`allow_ids`](Self::allow_ids) and [`allow_each`](Self::allow_each).
     ///
     /// # Errors
-    /// Another d, a query that is not finite, another number of words, or a cancelling monitor.
+    /// Another d, a query that is not finite, what was allowed for another index or fewer queries, more results than can
+    /// be held, or a cancelling monitor.
     pub fn search(
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let mut hits = self.search_positions(queries, k, allowed, monitor)?;
@@ -65,7 +94,7 @@ impl Index {
         queries: ArrayView2<'_, f32>,
         k: usize,
         (vectors, n_candidates): (&dyn Vectors, usize),
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
@@ -99,18 +128,73 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         let hits = self.scan(queries, k, allowed, Scored::Approximation, monitor)?;
-        if self.settings.metric == Metric::Euclidean {
-            let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && score == f32::NEG_INFINITY;
-            let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-            let row =
-                rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
-            row.map_or(Ok(()), |row| Err(measure::beyond(row)))?;
+        let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
+        let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
+        let row =
+            rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+        match row {
+            Some(row) if self.settings.metric == Metric::Euclidean => Err(measure::beyond(row)),
+            Some(row) => Err(beyond(row)),
+            None => Ok(hits),
         }
-        Ok(hits)
+    }
+
+    /// All vectors that score at least `floor`, a number for each query; finite ones.
+    ///
+    /// ```
+    /// use compcodes::{Codebooks, Index, Model, Selection};
+    /// use ndarray::array;
+    /// let codebooks = Codebooks::new(array![[[0.0, 0.0], [4.0, 0.0]], [[0.0, 1.0], [0.0, 3.0]]])?;
+    /// let mut index = Index::new(Model::new(codebooks, Selection::Group));
+    /// index.add(&array![[3.5, 1.2], [0.3, 2.9], [4.2, 3.1]].view(), None, &())?;
+    /// let found = index.search_above(array![[1.0, 1.0], [0.0, 1.0]].view(), &[5.0, 4.0], None, &())?;
+    /// assert_eq!(found.starts, [0, 2, 2]);
+    /// assert_eq!((found.ids, found.scores), (vec![2, 0], vec![7.0, 5.0]));
+    /// # Ok::<(), compcodes::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`search`](Self::search), or another number of floors, one that is not finite, or more results than can
+    /// be held.
+    pub fn search_above(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        floors: &[f32],
+        allowed: Option<&Allowed>,
+        monitor: &dyn Monitor,
+    ) -> Result<Above> {
+        if floors.len() != queries.nrows() || floors.iter().any(|floor| !floor.is_finite()) {
+            let (have, want) = (floors.len(), queries.nrows());
+            return Err(invalid!("score has {have} entries: want {want} finite ones, one for each query"));
+        }
+        let mut above = Above { starts: vec![0], ids: Vec::new(), scores: Vec::new() };
+        let each = |first: usize, scan: Scan<'_>| {
+            let floors = &floors[first..first + scan.tables.n_queries()];
+            let found = scan::above(&scan.segments, scan.of, scan.tables, floors, scan.isa, scan.monitor)?;
+            let count = above.ids.len() + found.iter().map(Vec::len).sum::<usize>();
+            if count > scan::topk::MOST {
+                return Err(invalid!(
+                    "score lets through more than {} results: want a higher one",
+                    scan::topk::MOST
+                ));
+            }
+            let is_beyond = |found: &Vec<Key>| found.iter().any(|key| !key.score().is_finite());
+            if let Some(row) = found.iter().position(is_beyond) {
+                return Err(beyond(first + row));
+            }
+            for found in found {
+                above.ids.extend(found.iter().map(|key| self.ids.at(key.position() as usize)));
+                above.scores.extend(found.iter().map(|key| key.score()));
+                above.starts.push(above.ids.len());
+            }
+            Ok(())
+        };
+        self.scan_batches(queries, allowed, Scored::Approximation, monitor, each)?;
+        Ok(above)
     }
 
     /// The `k` best by what is `scored`, [`BATCH`] queries at a time.
@@ -118,15 +202,36 @@ impl Index {
         &self,
         queries: ArrayView2<'_, f32>,
         k: usize,
-        allowed: Option<&[u64]>,
+        allowed: Option<&Allowed>,
         scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
+        let mut hits = Hits::none(queries.nrows(), k, self.len())?;
+        let each = |first: usize, scan: Scan<'_>| {
+            let part = scan::search_each(&scan.segments, scan.of, scan.tables, k, scan.isa, scan.monitor)?;
+            let rows = s![first..first + part.positions.nrows(), ..];
+            hits.scores.slice_mut(rows).assign(&part.scores);
+            hits.positions.slice_mut(rows).assign(&part.positions);
+            Ok(())
+        };
+        self.scan_batches(queries, allowed, scored, monitor, each)?;
+        Ok(hits)
+    }
+
+    /// Makes the tables of [`BATCH`] queries at a time, and has `each` scan for them; it is told the first of them.
+    fn scan_batches(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        allowed: Option<&Allowed>,
+        scored: Scored,
+        monitor: &dyn Monitor,
+        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
+    ) -> Result<()> {
         let isa = Isa::current()?;
-        let mut hits = Hits::none(queries.nrows(), k)?;
         let queries = queries.as_standard_layout();
         check_finite(&queries)?;
-        if let Some(allowed) = allowed
+        let bits = allowed.and_then(Allowed::bits);
+        if let Some(allowed) = bits
             && allowed.len() != self.len().div_ceil(BLOCK)
         {
             let (words, n) = (allowed.len(), self.len());
@@ -138,20 +243,33 @@ impl Index {
             let first = i * BATCH;
             let before = (first * self.len()) as u64;
             let within = |done, _| monitor.report(before + done, total).is_ok();
-            let part = if self.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
+            let of = (Probes::All, allowed.map_or_else(Each::default, |allowed| allowed.each(first)));
+            if self.side.follows_from_codes() && queries.ncols() == codebooks.dim() {
                 let (exact, inputs) = Exact::new(&self.frame, codebooks, metric, queries, first)?;
-                let tables = self.frame.tables.tables(inputs.view(), isa)?;
-                let segments = self.segments(allowed, scored, Some(&exact));
-                scan::search(&segments, Probes::All, &tables, k, isa, &within)?
+                let tables = &self.frame.tables.tables(inputs.view(), isa)?;
+                let segments = self.segments(bits, scored, Some(&exact));
+                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
             } else {
-                let tables = self.frame.tables.tables(queries, isa)?;
-                scan::search(&self.segments(allowed, scored, None), Probes::All, &tables, k, isa, &within)?
-            };
-            let rows = s![first..first + queries.nrows(), ..];
-            hits.scores.slice_mut(rows).assign(&part.scores);
-            hits.positions.slice_mut(rows).assign(&part.positions);
+                let tables = &self.frame.tables.tables(queries, isa)?;
+                self.check_products(queries, tables, first)?;
+                let segments = self.segments(bits, scored, None);
+                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
+            }
         }
-        Ok(hits)
+        Ok(())
+    }
+
+    /// Refuses queries whose products with codewords are beyond f32: an infinity less another is no score.
+    fn check_products(&self, queries: ArrayView2<'_, f32>, tables: &Tables, first: usize) -> Result<()> {
+        let most = f64::from(f32::MAX) / 4.0;
+        for (row, query) in queries.outer_iter().enumerate() {
+            let norm = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>().sqrt();
+            let is_small = norm * self.frame.size <= most;
+            if !is_small && !tables.query(row).iter().flatten().all(|entry| entry.is_finite()) {
+                return Err(beyond(first + row));
+            }
+        }
+        Ok(())
     }
 
     /// All vectors, in segments that share levels.

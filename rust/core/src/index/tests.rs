@@ -126,7 +126,7 @@ fn a_scale_gives_approximations_the_right_length() {
     let x = Array2::from_shape_fn((100, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f32 - 4.9);
     let mut index = Index::with(model(), settings).unwrap();
     index.add(&x.view(), None, &()).unwrap();
-    assert_eq!(index.bytes_per_vector(), 4);
+    assert_eq!(index.bytes_per_vector(), 3, "three codes of 5 codewords in two bytes, and a level");
     let scales = index.model().scales(&x.view(), index.codes().view(), &()).unwrap();
     for row in (0..100).filter(|&row| (0.25..4.0).contains(&scales[row])) {
         let hits = index.search(x.slice(s![row..=row, ..]), 100, None, &()).unwrap();
@@ -164,4 +164,89 @@ fn the_largest_residual_follows_what_is_added_and_removed() {
     assert_eq!(index.largest, 500.0);
     index.remove(&[777], &()).unwrap();
     assert_eq!(index.largest, 199.0);
+}
+
+#[test]
+fn sets_of_queries_and_all_above_a_score() {
+    let queries = Array2::from_shape_fn((5, 4), |(i, j)| ((i * 5 + j * 3) % 7) as f32 - 3.1);
+    for settings in [
+        Settings::default(),
+        Settings { scale: true, ..Settings::default() },
+        Settings { residuals: true, ..Settings::default() },
+        Settings { metric: Metric::Cosine, ..Settings::default() },
+        Settings { metric: Metric::Euclidean, ..Settings::default() },
+        Settings { metric: Metric::Euclidean, exact_norms: false, ..Settings::default() },
+    ] {
+        let mut index = Index::with(model(), settings).unwrap();
+        let residuals = settings.residuals.then(|| vec![1.0; 300]);
+        let ids: Vec<i64> = (0..300).map(|i| 2 * i + 7).collect();
+        index.add_codes(codes(300).view(), Some(&ids), residuals.as_deref(), &()).unwrap();
+        let starts = [0, 3, 3, 5, 10, 11];
+        let sets = [7, 9, 9, 1, 603, 605, 7, 9, 11, 13, 15];
+        let all = index.search(queries.view(), 300, None, &()).unwrap();
+        let only = index.allow_each(&starts, &sets, &()).unwrap();
+        let except = only.clone().inverse().unwrap();
+        for (allowed, is_only) in [(&only, true), (&except, false)] {
+            let hits = index.search(queries.view(), 300, Some(allowed), &()).unwrap();
+            let floors: Vec<f32> = all.scores.column(40).to_vec();
+            let above = index.search_above(queries.view(), &floors, Some(allowed), &()).unwrap();
+            for query in 0..5 {
+                let set = &sets[starts[query]..starts[query + 1]];
+                let want = all.positions.row(query).into_iter().zip(all.scores.row(query));
+                let want =
+                    want.filter(|(id, _)| set.contains(id) == is_only).map(|(&id, &score)| (id, score));
+                let want: Vec<(i64, f32)> = want.collect();
+                let got = hits.positions.row(query).into_iter().zip(hits.scores.row(query));
+                let got: Vec<(i64, f32)> = got.map(|(&id, &score)| (id, score)).collect();
+                assert_eq!(got[..want.len()], want[..]);
+                assert!(got[want.len()..].iter().all(|&(id, score)| id == -1 && score == f32::NEG_INFINITY));
+                let want: Vec<_> = want.into_iter().filter(|&(_, score)| score >= floors[query]).collect();
+                let found = above.starts[query]..above.starts[query + 1];
+                let got = above.ids[found.clone()].iter().copied().zip(above.scores[found].iter().copied());
+                assert_eq!(got.collect::<Vec<_>>(), want);
+            }
+        }
+        assert!(index.search(queries.slice(s![..0, ..]), 3, Some(&only), &()).is_ok());
+        let fewer = index.allow_each(&starts[..3], &sets[..3], &()).unwrap();
+        assert!(index.search(queries.view(), 3, Some(&fewer), &()).is_err());
+        assert!(index.allow_each(&starts, &sets[1..], &()).is_err());
+        assert!(index.search_above(queries.view(), &[f32::NAN; 5], None, &()).is_err());
+        assert!(index.search_above(queries.view(), &[0.0; 4], None, &()).is_err());
+        let both = index.allow_ids(&[7, 11], &()).unwrap().and(except.clone()).unwrap();
+        let hits = index.search(queries.view(), 5, Some(&both), &()).unwrap();
+        assert_eq!((hits.positions[[0, 0]], hits.positions[[0, 1]]), (11, -1));
+        assert!(only.clone().and(only.clone()).is_err());
+    }
+}
+
+#[test]
+fn keys_follow_their_vectors() {
+    let mut index = Index::new(model()).with_keys().unwrap();
+    let names = |range: std::ops::Range<usize>| range.map(|i| format!("n{i}")).collect::<Vec<_>>();
+    let x = Array2::from_shape_fn((200, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f32 - 4.9);
+    index.add_keyed(&x.view(), &names(0..200), &()).unwrap();
+    assert!(index.add(&x.view(), None, &()).is_err());
+    assert!(index.add_keyed(&x.view(), &names(100..300), &()).is_err());
+    assert!(index.add_keyed(&x.view(), &names(200..399), &()).is_err());
+    assert!(index.clone().with_keys().is_err());
+    let gone: Vec<String> = (0..200).step_by(3).map(|i| format!("n{i}")).collect();
+    index.remove(&index.ids_of(&gone).unwrap(), &()).unwrap();
+    assert!(index.ids_of(&gone[..1]).is_err());
+    index.add_keyed(&x.slice(s![..1, ..]), &["n0"], &()).unwrap();
+    let mut other = Index::new(model()).with_keys().unwrap();
+    other.add_keyed(&x.slice(s![..2, ..]), &["é", ""], &()).unwrap();
+    index.merge(&other, &()).unwrap();
+    assert!(index.merge(&other, &()).is_err());
+    let mut plain = Index::new(model());
+    plain.add(&x.view(), None, &()).unwrap();
+    assert!(index.merge(&plain, &()).is_err());
+    let want: Vec<String> = (0..200).filter(|i| i % 3 > 0).map(|i| format!("n{i}")).collect();
+    let want: Vec<&str> = want.iter().map(String::as_str).chain(["n0", "é", ""]).collect();
+    let bytes = index.to_bytes(&()).unwrap();
+    for index in [&index, &Index::from_bytes(&bytes, &()).unwrap()] {
+        assert_eq!(index.keys().collect::<Vec<_>>(), want);
+        let ids = index.ids_of(&want).unwrap();
+        assert!(ids.iter().zip(&want).all(|(&id, key)| index.key(id) == Some(key)));
+        assert_eq!((index.key(0), index.key(-1)), (None, None));
+    }
 }

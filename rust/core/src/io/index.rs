@@ -5,10 +5,10 @@ use super::container::{Content, Entries, Numbers, Reader, Tensor};
 use super::model::describe;
 use super::replace::replace;
 use super::{BYTES, open};
-use crate::codes::packed::{BLOCK, PackedCodes};
+use crate::codes::packed::{BLOCK, Layout, PackedCodes};
 use crate::codes::store::{Mapped, Store};
 use crate::error::{Error, Result};
-use crate::index::{Column, Index, Parts, Settings};
+use crate::index::{Column, Index, Keys, Parts, Settings};
 use crate::monitor::Monitor;
 use crate::scan::{Edges, Levels};
 use safetensors::tensor::Dtype;
@@ -107,8 +107,11 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     ] {
         entries.insert(name.to_owned(), value);
     }
+    if codes.layout().n_nibbles() > 0 {
+        entries.insert("nibbles".to_owned(), codes.layout().n_nibbles().to_string());
+    }
     // From the widest type to the narrowest but for the codes, whose size is a multiple of 64: all are aligned.
-    let shape = [codes.n_blocks(), codes.n_columns(), BLOCK];
+    let shape = [codes.n_blocks(), codes.n_lines(), BLOCK];
     let want = index.check_store()?;
     let mut tensors = vec![Tensor { want, ..Tensor::new("codes", &shape, Numbers::Bytes(codes.as_bytes())) }];
     if let Some(ids) = index.ids() {
@@ -129,7 +132,15 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     if !index.numbers().is_empty() {
         tensors.push(Tensor::new("biases", &[index.len()], index.numbers()));
     }
+    if let Some(keys) = index.stored_keys() {
+        let ends: Vec<i64> = keys.parts().1.iter().map(|&end| end as i64).collect();
+        tensors.push(Tensor::new("key_ends", &[index.len()], ends));
+    }
     describe(index.model(), &mut entries, &mut tensors);
+    if let Some(keys) = index.stored_keys() {
+        let text = keys.parts().0.as_bytes();
+        tensors.push(Tensor::new("keys", &[text.len()], Numbers::Bytes(text)));
+    }
     Content::new(entries, tensors, monitor)
 }
 
@@ -148,16 +159,23 @@ impl Reader<'_> {
         };
         let n: usize = self.value("n")?;
         let shape = self.shape("codes", Dtype::U8)?.ok_or_else(|| self.error("lacks codes"))?;
-        let &[blocks, columns, BLOCK] = shape else {
+        let &[blocks, lines, BLOCK] = shape else {
             return Err(self.error(format!("codes have shape {shape:?}: want (…, …, {BLOCK})")));
         };
         if blocks != n.div_ceil(BLOCK) {
             return Err(self.error(format!("codes have {blocks} blocks, which do not fit {n} vectors")));
         }
-        let packed = match file {
-            Some(file) => Store::Mapped(self.map(file, n, columns)?),
+        let n_nibbles: usize = self.optional("nibbles")?.unwrap_or(0);
+        let layout = match lines.checked_sub(n_nibbles.div_ceil(2)) {
+            Some(n_bytes) => Layout::nibbles(n_nibbles, n_bytes),
             None => {
-                Store::Owned(self.blame(PackedCodes::filled(n, columns, |bytes| self.fill("codes", bytes)))?)
+                return Err(self.error(format!("codes have {lines} lines: too few for {n_nibbles} nibbles")));
+            }
+        };
+        let packed = match file {
+            Some(file) => Store::Mapped(self.map(file, n, layout)?),
+            None => {
+                Store::Owned(self.blame(PackedCodes::filled(n, layout, |bytes| self.fill("codes", bytes)))?)
             }
         };
         let levels: Option<Box<Levels>> = match self.floats("levels")? {
@@ -177,8 +195,23 @@ impl Reader<'_> {
             false => None,
             true => Some(self.named("order")?),
         };
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order };
+        let parts =
+            Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, keys: self.keys(n)? };
         self.blame(Index::from_parts(model, settings, parts))
+    }
+
+    /// The keys of n vectors, if they have any.
+    fn keys(&self, n: usize) -> Result<Option<Keys>> {
+        let ends = self.of_each("key_ends", n, self.integers("key_ends")?)?;
+        let shape = self.shape("keys", Dtype::U8)?;
+        let (Some(ends), Some(&[size])) = (&ends, shape) else {
+            let is_none = ends.is_none() && shape.is_none();
+            return if is_none { Ok(None) } else { Err(self.error("keys do not fit their ends")) };
+        };
+        let mut text = vec![0; size];
+        self.fill("keys", &mut text)?;
+        let text = String::from_utf8(text).map_err(|_| self.error("keys are not UTF-8"))?;
+        self.blame(Keys::restored(text, ends)).map(Some)
     }
 
     /// The first vector of each run of intervals, and the edges.
@@ -203,12 +236,12 @@ impl Reader<'_> {
         }
     }
 
-    fn map(&self, file: &File, n: usize, columns: usize) -> Result<Mapped> {
+    fn map(&self, file: &File, n: usize, layout: Layout) -> Result<Mapped> {
         // SAFETY: the bytes are only read, and any of them are valid codes. Whoever writes the file in place is warned in
         // the documentation of `Index::map`.
         let map = unsafe { memmap2::Mmap::map(file) }.map_err(|source| self.io(source))?;
         let range = self.range("codes")?;
         let bytes = range.start as usize..range.end as usize;
-        self.blame(Mapped::new(Arc::new(map), bytes, (n, columns), self.crc("codes")?))
+        self.blame(Mapped::new(Arc::new(map), bytes, (n, layout), self.crc("codes")?))
     }
 }

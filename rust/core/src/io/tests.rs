@@ -218,7 +218,10 @@ fn forged(changed: &[(&str, &str)], replaced: &[(&'static str, Vec<usize>, Vec<f
     }
     entries.extend(changed.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
     let packed = honest.packed();
-    let shape = [packed.n_blocks(), packed.n_columns(), 64];
+    if packed.layout().n_nibbles() > 0 {
+        entries.entry("nibbles".to_owned()).or_insert_with(|| packed.layout().n_nibbles().to_string());
+    }
+    let shape = [packed.n_blocks(), packed.n_lines(), 64];
     let mut tensors = vec![Tensor::new("codes", &shape, Numbers::Bytes(packed.as_bytes()))];
     let ids = honest.ids().unwrap();
     tensors.push(Tensor::new("ids", &[ids.len()], ids));

@@ -93,8 +93,8 @@ impl Halves for Portable {
     fn least_half(v: Self::H) -> (i16, usize) {
         // A number and its place as one: the lower place of equal numbers is the lesser.
         let mut least = i32::MAX;
-        for l in 0..HALF {
-            least = least.min((i32::from(v[l]) << 8) + l as i32);
+        for (l, &value) in v.iter().enumerate() {
+            least = least.min((i32::from(value) << 8) + l as i32);
         }
         ((least >> 8) as i16, (least & 0xFF) as usize)
     }

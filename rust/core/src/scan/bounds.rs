@@ -45,6 +45,9 @@
 //!   each is taken off it.
 
 use super::adjust::{Adjust, interval};
+use super::kernel::ByteTables;
+use crate::codes::layout::NIBBLE;
+use crate::codes::packed::Layout;
 use crate::scan::tables::Table;
 
 /// Above the largest possible error of a sum of bytes, in steps.
@@ -69,6 +72,7 @@ const NARROW: usize = 40;
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
     tables: &'a [Table],
+    layout: Layout,
     query: usize,
     maxima: Vec<f32>,
     /// No table sum is above this.
@@ -83,30 +87,35 @@ pub(super) struct Bounds<'a> {
     /// What the last floor needs, for each byte; one entry if there are no bytes.
     needs: Vec<f64>,
     /// Of the tables, and of the last column if there is one.
-    bytes: Vec<[u8; 256]>,
+    bytes: ByteTables,
     /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
     last: (f32, Option<u16>),
     /// The step of sums of 16 bits, if there are so many columns.
-    wide: Option<f64>,
+    long: Option<f64>,
 }
 
 impl<'a> Bounds<'a> {
     /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
-    pub(super) fn new(tables: &'a [Table], query: usize, n_columns: usize) -> Option<Self> {
+    pub(super) fn new(tables: &'a [Table], query: usize, layout: Layout) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude, mut widest) =
             (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
-        for table in tables {
-            let (least, most) = range(table)?;
+        for (column, table) in tables.iter().enumerate() {
+            let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
+            let (least, most) = range(named)?;
             maxima.push(most);
             widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
             magnitude += f64::from(most).abs().max(f64::from(least).abs());
         }
-        let bytes = vec![[0; 256]; n_columns];
+        let bytes = ByteTables {
+            pairs: vec![[[0; NIBBLE]; 2]; layout.n_pairs()],
+            bytes: vec![[0; 256]; layout.n_lines() - layout.n_pairs()],
+        };
         let place = (Adjust::None, 0.0);
         let last = (f32::NAN, None);
         (magnitude <= MAX_MAGNITUDE).then_some(Self {
             tables,
+            layout,
             query,
             maxima,
             best,
@@ -117,7 +126,8 @@ impl<'a> Bounds<'a> {
             needs: Vec::new(),
             bytes,
             last,
-            wide: (n_columns > NARROW).then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
+            long: (layout.n_nibbles() == 0 && layout.n_lines() > NARROW)
+                .then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
         })
     }
 
@@ -150,12 +160,12 @@ impl<'a> Bounds<'a> {
     }
 
     /// Whether sums have 16 bits; those of 8 have limits of 8, too.
-    pub(super) fn is_wide(&self) -> bool {
-        self.wide.is_some()
+    pub(super) fn is_long(&self) -> bool {
+        self.long.is_some()
     }
 
     /// The byte tables of the last limit.
-    pub(super) fn bytes(&self) -> &[[u8; 256]] {
+    pub(super) fn tables(&self) -> &ByteTables {
         &self.bytes
     }
 
@@ -169,7 +179,7 @@ impl<'a> Bounds<'a> {
         if !lack.is_finite() || lack > MAX_STEP * FRESH {
             return None;
         }
-        let step = match self.wide {
+        let step = match self.long {
             Some(step) => step,
             None if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH => {
                 (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP)
@@ -179,11 +189,17 @@ impl<'a> Bounds<'a> {
         if step != self.step {
             self.step = step;
             let inverse = (1.0 / self.step) as f32;
-            for ((bytes, table), &most) in self.bytes.iter_mut().zip(self.tables).zip(&self.maxima) {
+            let ByteTables { pairs, bytes } = &mut self.bytes;
+            let mut tables = self.tables.iter().zip(&self.maxima);
+            let nibbles = pairs.as_flattened_mut().iter_mut().take(self.layout.n_nibbles());
+            for (bytes, (table, &most)) in nibbles.zip(tables.by_ref()) {
+                quantize(bytes, table.first_chunk().expect("16 of 256"), most, inverse);
+            }
+            for (bytes, (table, &most)) in bytes.iter_mut().zip(tables) {
                 quantize(bytes, table, most, inverse);
             }
         }
-        if let Some(extra) = self.bytes.get_mut(self.tables.len()) {
+        if let Some(extra) = self.bytes.bytes.get_mut(self.tables.len() - self.layout.n_nibbles()) {
             extra
                 .iter_mut()
                 .zip(&self.needs)
@@ -231,7 +247,7 @@ impl<'a> Bounds<'a> {
 }
 
 /// Lacks in whole steps, rounded down, at most 255.
-fn quantize(bytes: &mut [u8; 256], table: &Table, most: f32, inverse: f32) {
+fn quantize<const K: usize>(bytes: &mut [u8; K], table: &[f32; K], most: f32, inverse: f32) {
     for (byte, &value) in bytes.iter_mut().zip(table) {
         let steps = ((most - value) * inverse).min(255.5);
         // Adding 2²³ rounds steps − ½ to an integer, which is at most `steps`, and leaves it in the lowest bits:
@@ -241,7 +257,7 @@ fn quantize(bytes: &mut [u8; 256], table: &Table, most: f32, inverse: f32) {
 }
 
 /// Least and largest value; `None` if one is not finite or too large.
-fn range(table: &Table) -> Option<(f32, f32)> {
+fn range(table: &[f32]) -> Option<(f32, f32)> {
     let mut least = [f32::INFINITY; 16];
     let mut most = [f32::NEG_INFINITY; 16];
     let mut not_finite = [0.0; 16];
@@ -264,6 +280,16 @@ mod tests {
     use crate::scan::score::Scorer;
     use proptest::prelude::*;
 
+    fn sum_of_bytes(tables: &ByteTables, lines: &[Line], lane: usize) -> u32 {
+        let (pairs, rest) = lines.split_at(tables.pairs.len());
+        let nibbles = pairs.iter().zip(&tables.pairs).map(|(line, [low, high])| {
+            u32::from(low[usize::from(line[lane] % 16)]) + u32::from(high[usize::from(line[lane] / 16)])
+        });
+        let bytes =
+            rest.iter().zip(&tables.bytes).map(|(line, bytes)| u32::from(bytes[usize::from(line[lane])]));
+        nibbles.sum::<u32>() + bytes.sum::<u32>()
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -279,6 +305,7 @@ mod tests {
             biases in prop::sample::select(vec![1e-9f32, 1.0, 1e6, 1e30]),
             bases in prop::sample::select(vec![0.0f32, 1e-3, 1.0, 1e5, 1e30]),
             is_sorted in any::<bool>(),
+            is_small in any::<bool>(),
         ) {
             let mut state = seed;
             let mut next = || {
@@ -289,9 +316,9 @@ mod tests {
             let scale: [f32; 256] = std::array::from_fn(|_| (scales * (2.0 * next() - 1.0)).exp2());
             let mut edges: [f32; 257] = std::array::from_fn(|_| biases * (next() - 0.5));
             edges.sort_by(f32::total_cmp);
-            let n_columns = m + usize::from(adjust > 0);
-            let lines: Vec<Line> = (0..n_columns).map(|_| std::array::from_fn(|_| (next() * 256.0) as u8)).collect();
-            let exact: Vec<f32> = lines[n_columns - 1].iter().map(|&byte| {
+            let layout = Layout::smallest(m, if is_small { 16 } else { 256 }, usize::from(adjust > 0));
+            let lines: Vec<Line> = (0..layout.n_lines()).map(|_| std::array::from_fn(|_| (next() * 256.0) as u8)).collect();
+            let exact: Vec<f32> = lines[layout.n_lines() - 1].iter().map(|&byte| {
                 let byte = usize::from(byte);
                 (edges[byte] + next() * (edges[byte + 1] - edges[byte])).clamp(edges[byte], edges[byte + 1])
             }).collect();
@@ -301,9 +328,9 @@ mod tests {
                 _ => Adjust::Bias { edges: &edges, exact: &exact },
             };
 
-            let Some(mut bounds) = Bounds::new(&tables, 0, n_columns) else { return Ok(()) };
+            let Some(mut bounds) = Bounds::new(&tables, 0, layout) else { return Ok(()) };
             let bases = [0.0, bases * (next() - 0.5)];
-            let scores = bases.map(|base| Scorer { tables: &tables, adjust, base }.block(0, &lines));
+            let scores = bases.map(|base| Scorer { tables: &tables, adjust, base, layout }.block(0, &lines));
             let mut floors = scores.concat();
             if is_sorted {
                 floors.sort_by(f32::total_cmp);
@@ -313,8 +340,7 @@ mod tests {
                     bounds.enter(adjust, base);
                     let Some(limit) = bounds.limit(floor) else { continue };
                     for lane in (0..BLOCK).filter(|&lane| scores[lane] >= floor) {
-                        let bytes = lines.iter().zip(bounds.bytes());
-                        let sum: u32 = bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[lane])])).sum();
+                        let sum = sum_of_bytes(bounds.tables(), &lines, lane);
                         prop_assert!(sum < limit.into(), "score {} reaches {floor}, but {sum} ≥ {limit}", scores[lane]);
                     }
                 }
@@ -329,12 +355,12 @@ mod tests {
         let adjust = Adjust::Scale(&scale);
         (0..256).all(|code| {
             let lines: Vec<Line> = vec![[code as u8; BLOCK], [0; BLOCK]];
-            let floor = Scorer { tables: &tables, adjust, base: 0.0 }.lane(0, &lines, 0);
-            let mut bounds = Bounds::new(&tables, 0, 2).expect("finite and small");
+            let layout = Layout::bytes(2);
+            let floor = Scorer { tables: &tables, adjust, base: 0.0, layout }.lane(0, &lines, 0);
+            let mut bounds = Bounds::new(&tables, 0, layout).expect("finite and small");
             bounds.enter(adjust, 0.0);
             let limit = u32::from(bounds.limit(floor).expect("finite and small"));
-            let bytes = lines.iter().zip(bounds.bytes());
-            bytes.map(|(line, bytes)| u32::from(bytes[usize::from(line[0])])).sum::<u32>() < limit
+            sum_of_bytes(bounds.tables(), &lines, 0) < limit
         })
     }
 
@@ -350,7 +376,7 @@ mod tests {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             let mut table = [0.0; 256];
             table[77] = value;
-            assert!(Bounds::new(&[table], 0, 1).is_none());
+            assert!(Bounds::new(&[table], 0, Layout::bytes(1)).is_none());
         }
     }
 }

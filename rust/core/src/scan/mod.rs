@@ -13,6 +13,7 @@
 mod adjust;
 mod bounds;
 mod brackets;
+mod each;
 mod kernel;
 mod scanner;
 mod score;
@@ -21,6 +22,7 @@ pub mod tables;
 pub(crate) mod topk;
 
 pub use adjust::{Adjust, Edges, Levels, Measure};
+pub use each::{Each, Sets};
 pub use segment::{Probe, Probes, Segment};
 
 use crate::codes::packed::BLOCK;
@@ -73,20 +75,37 @@ pub fn search(
     isa: Isa,
     monitor: &dyn Monitor,
 ) -> Result<Hits> {
+    search_each(segments, (probes, Each::default()), tables, k, isa, monitor)
+}
+
+/// Like [`search`], where queries may find different vectors.
+///
+/// # Errors
+/// Those of [`search`], or sets of fewer queries.
+pub fn search_each(
+    segments: &[Segment<'_>],
+    (probes, each): (Probes<'_>, Each<'_>),
+    tables: &Tables,
+    k: usize,
+    isa: Isa,
+    monitor: &dyn Monitor,
+) -> Result<Hits> {
     let n_queries = tables.n_queries();
-    let mut hits = Hits::none(n_queries, k)?;
+    let n = segments.iter().map(|segment| segment.codes.len()).sum();
+    let mut hits = Hits::none(n_queries, k, n)?;
     if segments.is_empty() {
         return Ok(hits);
     }
-    let plan = Plan::new(segments, probes, tables, k, isa)?;
+    let plan = Plan::new(segments, (probes, each), tables, k, isa)?;
     let counter = Counter::new(monitor, plan.work());
     let queries: Vec<usize> = (0..n_queries).collect();
-    let mut found = plan.run(&queries, true, &counter)?;
+    let guess = |query: usize, share: usize| plan.guess(query, share);
+    let mut found = plan.run(&queries, guess, &counter)?;
     // A guess that was too high: hardly ever (see `guess`).
     let missed: Vec<usize> =
         queries.into_iter().filter(|&query| found[query].len() < plan.k(query)).collect();
     if !missed.is_empty() {
-        let again = plan.run(&missed, false, &Counter::new(monitor, 0))?;
+        let again = plan.run(&missed, |_, _| f32::NEG_INFINITY, &Counter::new(monitor, 0))?;
         missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
     }
 
@@ -96,10 +115,32 @@ pub fn search(
     Ok(hits)
 }
 
+/// All vectors that score a floor or more, best first, ties to the lower position; like [`search_each`] in all else.
+/// `floors` has a number for each query.
+///
+/// # Errors
+/// Those of [`search_each`].
+pub(crate) fn above(
+    segments: &[Segment<'_>],
+    (probes, each): (Probes<'_>, Each<'_>),
+    tables: &Tables,
+    floors: &[f32],
+    isa: Isa,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Vec<Key>>> {
+    if segments.is_empty() {
+        return Ok(vec![Vec::new(); tables.n_queries()]);
+    }
+    let plan = Plan::new(segments, (probes, each), tables, usize::MAX, isa)?;
+    let queries: Vec<usize> = (0..tables.n_queries()).collect();
+    plan.run(&queries, |query, _| floors[query], &Counter::new(monitor, plan.work()))
+}
+
 /// What is the same for all queries of a search.
 struct Plan<'a> {
     segments: &'a [Segment<'a>],
     probes: Probes<'a>,
+    each: Each<'a>,
     tables: &'a Tables,
     kernel: Kernel,
     /// Of each query, the vectors that it may find.
@@ -112,13 +153,14 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn new(
         segments: &'a [Segment<'a>],
-        probes: Probes<'a>,
+        (probes, each): (Probes<'a>, Each<'a>),
         tables: &'a Tables,
         k: usize,
         isa: Isa,
     ) -> Result<Self> {
         let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
         probes.check(segments.len(), tables.n_queries())?;
+        each.check(tables.n_queries())?;
         let mut starts = vec![0];
         for segment in segments {
             segment.check(tables)?;
@@ -126,16 +168,32 @@ impl<'a> Plan<'a> {
                 let (one, other) = (segments[0].adjust, segment.adjust);
                 return Err(invalid!("segments differ in what adjusts scores: {one:?} and {other:?}"));
             }
+            if segment.codes.layout() != segments[0].codes.layout() {
+                let (one, other) = (segments[0].codes.layout(), segment.codes.layout());
+                return Err(invalid!("segments differ in how codes are stored: {one:?} and {other:?}"));
+            }
             starts.push(starts[starts.len() - 1] + segment.codes.n_blocks());
         }
         let allowed: Vec<usize> = segments.iter().map(Segment::n_allowed).collect();
         let n = match probes {
+            _ if !each.is_all() => {
+                let of = |query| {
+                    let own = each.of(query);
+                    let probed = (0..segments.len()).filter(|&at| probes.base(query, at).is_some());
+                    let count = |at: usize| {
+                        let segment: &Segment<'_> = &segments[at];
+                        own.count(segment.first, segment.codes.len(), (segment.allowed, allowed[at]))
+                    };
+                    probed.map(count).sum()
+                };
+                (0..tables.n_queries()).into_par_iter().map(of).collect()
+            }
             Probes::All => vec![allowed.iter().sum(); tables.n_queries()],
             Probes::Each(probes) => {
                 probes.iter().map(|probes| probes.iter().map(|probe| allowed[probe.segment]).sum()).collect()
             }
         };
-        Ok(Self { segments, probes, tables, kernel, n, starts, k })
+        Ok(Self { segments, probes, each, tables, kernel, n, starts, k })
     }
 
     /// How many vectors to find for a query.
@@ -152,8 +210,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The at most k best of each of `queries`, sorted. With `guess`, fewer than k where the guess was too high.
-    fn run(&self, queries: &[usize], guess: bool, counter: &Counter<'_>) -> Result<Vec<Vec<Key>>> {
+    /// The at most k best of each of `queries`, sorted, of those that reach what `guess` says of a query, where a sample
+    /// may be 1 / `share` of the codes: fewer than k where that is too high.
+    fn run(
+        &self,
+        queries: &[usize],
+        guess: impl Fn(usize, usize) -> f32 + Sync,
+        counter: &Counter<'_>,
+    ) -> Result<Vec<Vec<Key>>> {
         let n_blocks = self.starts[self.segments.len()];
         let (parts, groups) = split(n_blocks, queries.len(), rayon::current_num_threads());
         let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
@@ -162,7 +226,7 @@ impl<'a> Plan<'a> {
             let mut scanners: Vec<_> = queries[group.clone()]
                 .iter()
                 .map(|&query| {
-                    let floor = if guess { self.guess(query, 32 * parts.len()) } else { f32::NEG_INFINITY };
+                    let floor = guess(query, 32 * parts.len());
                     (query, Scanner::new(self, query, self.k(query), floor))
                 })
                 .collect();
@@ -243,7 +307,7 @@ impl<'a> Plan<'a> {
                 .iter_mut()
                 .filter_map(|(query, scanner)| self.probes.base(*query, at).map(|base| (base, scanner)));
             let mut probing: Vec<_> = probing.collect();
-            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_columns());
+            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_lines());
             for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
                 let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
                 probing.iter_mut().for_each(|(base, scanner)| scanner.scan((at, *base), chunk.clone()));

@@ -3,6 +3,7 @@
 use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
+use super::each::Own;
 use super::kernel::Kernel;
 use super::score::Scorer;
 use super::{Plan, Segment};
@@ -28,6 +29,10 @@ pub(super) struct Scanner<'a> {
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
     best: Best<'a>,
+    /// Which vectors it may find, if not all that the segments allow.
+    own: Option<Own<'a>>,
+    /// What of that is in the blocks that it is at, and how much is below them.
+    here: (Own<'a>, [usize; 2]),
     /// Blocks seen.
     seen: usize,
 }
@@ -60,11 +65,13 @@ impl<'a> Scanner<'a> {
             segments: plan.segments,
             query,
             at: usize::MAX,
-            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0 },
+            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0, layout: segment.codes.layout() },
             kernel: plan.kernel,
             guess,
-            bounds: Bounds::new(tables, query, segment.codes.n_columns()),
+            bounds: Bounds::new(tables, query, segment.codes.layout()),
             best,
+            own: (!plan.each.is_all()).then(|| plan.each.of(query)),
+            here: Default::default(),
             seen: 0,
         }
     }
@@ -134,13 +141,29 @@ impl<'a> Scanner<'a> {
             let words = &allowed[blocks.clone()];
             blocks.start += words.iter().position(|&word| word != 0).unwrap_or(words.len());
         }
+        if let Some(own) = &self.own {
+            blocks.start = own.first_block(self.position(blocks.start), blocks.clone());
+        }
         blocks.start..blocks.end.min(blocks.start + size)
     }
 
     fn call(&mut self, blocks: Range<usize>) {
+        if let Some(own) = self.own {
+            let positions = self.position(blocks.start)..self.position(blocks.end);
+            self.here.0 = own.within(&positions, &mut self.here.1);
+        }
         let segment = &self.segments[self.at];
         let lines = segment.codes.lines(blocks.clone());
-        if let Some(words) = segment.allowed.map(|allowed| &allowed[blocks.clone()])
+        let mut named = [0; CALL];
+        let words = match self.own {
+            Some(own) if own.is_named() => {
+                let words = &mut named[..blocks.len()];
+                words.iter_mut().zip(blocks.clone()).for_each(|(word, block)| *word = self.present(block));
+                Some(&*words)
+            }
+            _ => segment.allowed.map(|allowed| &allowed[blocks.clone()]),
+        };
+        if let Some(words) = words
             && words.iter().map(|word| word.count_ones() as usize).sum::<usize>() < blocks.len() / SPARSE
         {
             return self.score_marked(blocks, lines, words, marked(words));
@@ -152,11 +175,11 @@ impl<'a> Scanner<'a> {
         {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
-            if bounds.is_wide() {
-                self.kernel.filter_wide(lines, bounds.bytes(), limit, hits);
+            if bounds.is_long() {
+                self.kernel.filter_long(lines, &bounds.tables().bytes, limit, hits);
             } else {
                 let limit = u8::try_from(limit).expect("a limit of 8 bits");
-                self.kernel.filter(lines, bounds.bytes(), limit, hits);
+                self.kernel.filter(lines, bounds.tables(), limit, hits);
             }
             return self.score_marked(blocks, lines, hits, marked(hits));
         }
@@ -165,7 +188,7 @@ impl<'a> Scanner<'a> {
 
     /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
-        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
         for at in bits(marked) {
             let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
             for lane in bits(hits[at] & self.present(block)) {
@@ -181,7 +204,7 @@ impl<'a> Scanner<'a> {
 
     /// Scores whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
-        let (m, first) = (self.segments[self.at].codes.n_columns(), self.segments[self.at].first);
+        let (m, first) = (self.segments[self.at].codes.n_lines(), self.segments[self.at].first);
         for (block, lines) in blocks.zip(lines.chunks_exact(m)) {
             let scores = self.scorer.block(block, lines);
             let present = bits(self.present(block));
@@ -223,7 +246,16 @@ impl<'a> Scanner<'a> {
             rest @ 0..BLOCK => (1 << rest) - 1,
             _ => u64::MAX,
         };
-        segment.allowed.map_or(filled, |allowed| allowed[block] & filled)
+        let allowed = segment.allowed.map_or(filled, |allowed| allowed[block] & filled);
+        match self.own {
+            Some(_) if allowed != 0 => allowed & self.here.0.word(self.position(block)),
+            _ => allowed,
+        }
+    }
+
+    /// The position of the first vector of a block.
+    fn position(&self, block: usize) -> u64 {
+        self.segments[self.at].first + (block * BLOCK) as u64
     }
 }
 

@@ -33,6 +33,10 @@ impl<'a> Segment<'a> {
                 "codes have {columns} columns: want {m} for the tables and {extra} for what adjusts scores"
             ));
         }
+        if self.codes.layout().n_nibbles() > m {
+            let nibbles = self.codes.layout().n_nibbles();
+            return Err(invalid!("{nibbles} columns of codes are nibbles, of {m} that the tables are for"));
+        }
         if let Some(allowed) = self.allowed
             && allowed.len() != self.codes.n_blocks()
         {

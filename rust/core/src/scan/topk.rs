@@ -4,7 +4,7 @@
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::scan::Hits;
 use ndarray::Array2;
 
@@ -102,14 +102,24 @@ impl TopK {
 }
 
 /// The most results, queries × k, that a search returns at once: 24 GB of scores and positions.
-const MOST: usize = 1 << 31;
+pub(crate) const MOST: usize = 1 << 31;
+
+/// The most results that may be padding: 3 GB of it.
+const PADDED: usize = 1 << 28;
 
 impl Hits {
-    /// Room for `k` results of each query, none found yet: −∞ and −1.
+    /// Room for `k` results of each query among `n` vectors, none found yet: −∞ and −1.
     ///
     /// # Errors
-    /// They are more than can be held.
-    pub(crate) fn none(n_queries: usize, k: usize) -> Result<Self> {
+    /// They are more than can be held, or are padding for the most part and many.
+    pub(crate) fn none(n_queries: usize, k: usize, n: usize) -> Result<Self> {
+        let padded = k > n && n_queries.saturating_mul(k - n) > PADDED;
+        if padded && k < MOST {
+            return Err(argument!(
+                "k",
+                "is {k}, of {n} vectors there are: {n_queries} · k results would be padding"
+            ));
+        }
         let count = n_queries.checked_mul(k).filter(|&count| count <= MOST);
         let too_many = || invalid!("k is {k}: {n_queries} · k results are more than can be held");
         let count = count.ok_or_else(too_many)?;

@@ -56,7 +56,7 @@ pub fn search(
         return Err(invalid!("X has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
     }
     let inputs = Inputs { x, queries, metric, isa: Isa::current()?, centre: centre(x, metric) };
-    let mut hits = Hits::none(queries.n(), k)?;
+    let mut hits = Hits::none(queries.n(), k, x.n())?;
     let k = k.min(x.n());
     let mut groups = (0..queries.n())
         .step_by(QUERIES)

@@ -23,7 +23,7 @@ pub fn search(
         return Err(invalid!("queries have {} bytes, the codes have {bytes}", queries.ncols()));
     }
     let isa = Isa::current()?;
-    let mut hits = Hits::none(queries.nrows(), k)?;
+    let mut hits = Hits::none(queries.nrows(), k, n)?;
     let words = bytes.div_ceil(8);
     let (codes, queries) = (packed(codes, words), packed(queries, words));
     let counter = Counter::new(monitor, hits.scores.nrows() as u64);

@@ -31,7 +31,7 @@ pub fn rerank(
     if let Some(position) = positions.iter().find(|&&p| p >= vectors.n() as i64) {
         return Err(invalid!("rerank has {} rows; position {position} is among the candidates", vectors.n()));
     }
-    let mut hits = Hits::none(queries.nrows(), k)?;
+    let mut hits = Hits::none(queries.nrows(), k, positions.ncols())?;
     let counter = Counter::new(monitor, queries.nrows() as u64);
     let query_rows = queries.as_standard_layout();
     let best = |query: usize| {

@@ -33,30 +33,50 @@ fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8
     assert!(lines.len() == N * m);
     let mut sums = [_mm512_setzero_si512(); N];
     for (column, table) in tables.iter().enumerate() {
-        let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
-        let [t0, t1, t2, t3] =
-            [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])];
+        let quarters = quarters(table);
         for (block, sum) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
             let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
             _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            *sum = _mm512_adds_epu8(*sum, look_up([t0, t1, t2, t3], codes));
+            *sum = _mm512_adds_epu8(*sum, look_up(&quarters, codes));
         }
     }
-    sums.map(|sum| _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8)))
+    // An array's `map` is not compiled for AVX-512.
+    let mut hits = [0; N];
+    for (hits, &sum) in hits.iter_mut().zip(&sums) {
+        *hits = _mm512_cmplt_epu8_mask(sum, _mm512_set1_epi8(limit as i8));
+    }
+    hits
 }
 
-/// See [`Kernel::filter_wide`](super::Kernel::filter_wide).
+/// A table in four registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn quarters(table: &[u8; 256]) -> [__m512i; 4] {
+    let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
+    [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])]
+}
+
+/// The table's entries that 64 codes name.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m512i {
+    let low = _mm512_permutex2var_epi8(t0, codes, t1);
+    let high = _mm512_permutex2var_epi8(t2, codes, t3);
+    _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
+}
+
+/// See [`Kernel::filter_long`](super::Kernel::filter_long).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-pub(super) fn filter_wide(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     let m = tables.len();
     let (groups, rest) = hits.as_chunks_mut::<GROUP>();
     let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
     for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
-        *hits = filter_wide_blocks(lines, tables, limit);
+        *hits = filter_long_blocks(lines, tables, limit);
     }
     for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
-        [*hits] = filter_wide_blocks(lines, tables, limit);
+        [*hits] = filter_long_blocks(lines, tables, limit);
     }
 }
 
@@ -64,42 +84,35 @@ pub(super) fn filter_wide(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
 /// the unit that shuffles to the look-ups.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn filter_wide_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> [u64; N] {
+fn filter_long_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> [u64; N] {
     let m = tables.len();
     assert!(lines.len() == N * m);
     let even = _mm512_set1_epi16(0xff);
     let mut sums = [[_mm512_setzero_si512(); 2]; N];
     for (column, table) in tables.iter().enumerate() {
-        let quarters: &[Line; 4] = table.as_chunks().0.first_chunk().expect("256 = 4 · 64");
-        let quarters = [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])];
+        let quarters = quarters(table);
         for (block, sums) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
             let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
             _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            let values = look_up(quarters, codes);
+            let values = look_up(&quarters, codes);
             sums[0] = _mm512_adds_epu16(sums[0], _mm512_and_si512(values, even));
             sums[1] = _mm512_adds_epu16(sums[1], _mm512_srli_epi16::<8>(values));
         }
     }
     let limit = _mm512_set1_epi16(limit as i16);
-    sums.map(|sums| {
-        let [even, odd] = sums.map(|sums| _mm512_movm_epi16(_mm512_cmplt_epu16_mask(sums, limit)));
-        _mm512_movepi8_mask(_mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, even, odd))
-    })
-}
-
-/// The entries that 64 codes name.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn look_up([t0, t1, t2, t3]: [__m512i; 4], codes: __m512i) -> __m512i {
-    let low = _mm512_permutex2var_epi8(t0, codes, t1);
-    let high = _mm512_permutex2var_epi8(t2, codes, t3);
-    _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
+    let mut hits = [0; N];
+    for (hits, &[of_even, of_odd]) in hits.iter_mut().zip(&sums) {
+        let of_even = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_even, limit));
+        let of_odd = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_odd, limit));
+        *hits = _mm512_movepi8_mask(_mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, of_even, of_odd));
+    }
+    hits
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(line: &Line) -> __m512i {
+pub(super) fn load(line: &Line) -> __m512i {
     const { assert!(size_of::<Line>() == BLOCK && BLOCK == size_of::<__m512i>()) };
     // SAFETY: a line is 64 readable bytes, and an unaligned load asks for no more.
     unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }

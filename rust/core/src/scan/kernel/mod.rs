@@ -7,9 +7,12 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod nibbles;
 mod scalar;
+
 use crate::codes::packed::Line;
 use crate::isa::Isa;
+pub(super) use nibbles::Pair;
 
 /// How far ahead, in lines, kernels ask for codes, at least. They go from block to block for each table, which the
 /// hardware does not foresee. One query over 10⁶ codes, AVX-512, Zen 5: 16 bytes 345 → 257 µs, 32 bytes 1330 → 940 µs;
@@ -17,28 +20,56 @@ use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 pub(super) const AHEAD: usize = 128;
 
+/// The byte tables of a query, in the order of the lines of a block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByteTables {
+    /// For lines of two nibbles, which come first.
+    pub(super) pairs: Vec<Pair>,
+    /// For lines of bytes.
+    pub(super) bytes: Vec<[u8; 256]>,
+}
+
+impl ByteTables {
+    fn n_lines(&self) -> usize {
+        self.pairs.len() + self.bytes.len()
+    }
+}
+
 /// A filter that this machine can run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     isa: Isa,
+    /// With [`Isa::Avx2`]: nibbles are looked up by the AVX-512 that a machine has which lacks the VBMI of
+    /// [`Isa::Avx512`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    is_wide: bool,
 }
 
 impl Kernel {
     /// `None` where the machine lacks `isa`.
     pub(super) fn new(isa: Isa) -> Option<Self> {
-        isa.is_available().then_some(Self { isa })
+        let is_wide = isa == Isa::Avx2 && !Isa::Avx512.is_available() && has_avx512bw();
+        isa.is_available().then_some(Self { isa, is_wide })
     }
 
     /// Marks the vectors whose byte tables sum to less than a limit.
     ///
-    /// For every block b of `lines` (blocks × M), bit i of `hits[b]` is set if and only if
-    /// Σ_m `tables[m][code m of vector i]` < `limit`. That is at most 255: it does not matter whether sums saturate there or
-    /// go on.
+    /// For every block b of `lines`, bit i of `hits[b]` is set if and only if the entries that the codes of vector i name
+    /// sum to less than `limit`. That is at most 255: it does not matter whether sums saturate there or go on.
     ///
     /// # Panics
-    /// `lines` are not M for each of `hits`.
-    pub(super) fn filter(self, lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
-        assert!(lines.len() == hits.len() * tables.len());
+    /// `lines` are not those of as many blocks as `hits`.
+    pub(super) fn filter(self, lines: &[Line], tables: &ByteTables, limit: u8, hits: &mut [u64]) {
+        assert!(lines.len() == hits.len() * tables.n_lines());
+        let ByteTables { pairs, bytes } = tables;
+        if pairs.is_empty() {
+            self.filter_bytes(lines, bytes, limit, hits);
+        } else {
+            self.filter_nibbles(lines, (pairs, bytes), limit, hits);
+        }
+    }
+
+    fn filter_bytes(self, lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
@@ -57,21 +88,51 @@ impl Kernel {
     ///
     /// # Panics
     /// `lines` are not M for each of `hits`.
-    pub(super) fn filter_wide(self, lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+    pub(super) fn filter_long(self, lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
         assert!(lines.len() == hits.len() * tables.len());
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
-            Isa::Avx512 => unsafe { avx512::filter_wide(lines, tables, limit, hits) },
+            Isa::Avx512 => unsafe { avx512::filter_long(lines, tables, limit, hits) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { avx2::filter_wide(lines, tables, limit, hits) },
+            Isa::Avx2 => unsafe { avx2::filter_long(lines, tables, limit, hits) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
-            Isa::Neon => unsafe { neon::filter_wide(lines, tables, limit, hits) },
+            Isa::Neon => unsafe { neon::filter_long(lines, tables, limit, hits) },
             _ => scalar::filter(lines, tables, limit, hits),
         }
     }
+
+    fn filter_nibbles(self, lines: &[Line], tables: (&[Pair], &[[u8; 256]]), limit: u8, hits: &mut [u64]) {
+        let (pairs, bytes) = tables;
+        match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe { nibbles::avx512::filter_vbmi(lines, pairs, bytes, limit, hits) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found AVX2, and AVX-512 F and BW before it set `is_wide`.
+            Isa::Avx2 if self.is_wide => unsafe {
+                nibbles::avx512::filter_bw(lines, pairs, bytes, limit, hits)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx2 => unsafe { nibbles::avx2::filter(lines, pairs, bytes, limit, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { nibbles::neon::filter(lines, pairs, bytes, limit, hits) },
+            _ => nibbles::scalar::filter(lines, pairs, bytes, limit, hits),
+        }
+    }
+}
+
+/// Whether this machine has AVX-512 F and BW.
+fn has_avx512bw() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has = false;
+    has
 }
 
 #[cfg(test)]
@@ -79,12 +140,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> Vec<u64> {
-        let marks = lines.chunks_exact(tables.len()).map(|lines| {
+    fn naive(lines: &[Line], tables: &ByteTables, limit: u16) -> Vec<u64> {
+        let entry = |line: usize, byte: u8| match tables.pairs.get(line) {
+            Some([low, high]) => {
+                u32::from(low[usize::from(byte % 16)]) + u32::from(high[usize::from(byte / 16)])
+            }
+            None => u32::from(tables.bytes[line - tables.pairs.len()][usize::from(byte)]),
+        };
+        let marks = lines.chunks_exact(tables.n_lines()).map(|lines| {
             (0..64).fold(0, |marks, lane| {
-                let values =
-                    lines.iter().zip(tables).map(|(line, table)| u32::from(table[usize::from(line[lane])]));
-                marks | u64::from(values.sum::<u32>() < u32::from(limit)) << lane
+                let sum: u32 = lines.iter().enumerate().map(|(at, line)| entry(at, line[lane])).sum();
+                marks | u64::from(sum < u32::from(limit)) << lane
             })
         });
         marks.collect()
@@ -92,14 +158,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_isa_marks_the_same(blocks in 0..=64usize, m in 1..=258usize, seed in any::<u32>(), size in 1..=256usize) {
+        fn every_isa_marks_the_same(
+            blocks in 0..=64usize, m in 1..=258usize, of_nibbles in 0..=66usize, seed in any::<u32>(), size in 1..=256usize,
+        ) {
             let mut state = u64::from(seed);
             let mut random = move |below: usize| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((state >> 33) as usize % below) as u8
             };
+            let of_nibbles = if random(2) == 0 { 0 } else { m - of_nibbles % m.min(3) };
             let lines: Vec<Line> = (0..blocks * m).map(|_| std::array::from_fn(|_| random(256))).collect();
-            let tables: Vec<[u8; 256]> = (0..m).map(|_| std::array::from_fn(|_| random(size))).collect();
+            let tables = ByteTables {
+                pairs: (0..of_nibbles).map(|_| [(); 2].map(|()| [(); 16].map(|()| random(size)))).collect(),
+                bytes: (of_nibbles..m).map(|_| std::array::from_fn(|_| random(size))).collect(),
+            };
             let limit = random(256);
             let want = naive(&lines, &tables, limit.into());
             // About what sums are, so that some pass; or anything, up to what saturates.
@@ -109,12 +181,16 @@ mod tests {
                 _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
             };
             let want_wide = naive(&lines, &tables, wide_limit);
-            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
+            let wide = Kernel { isa: Isa::Avx2, is_wide: true };
+            let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
+            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, &mut hits);
-                prop_assert_eq!(&hits, &want, "{}", kernel.isa.name());
-                kernel.filter_wide(&lines, &tables, wide_limit, &mut hits);
-                prop_assert_eq!(&hits, &want_wide, "wide, {}", kernel.isa.name());
+                prop_assert_eq!(&hits, &want, "{:?}", kernel);
+                if of_nibbles == 0 {
+                    kernel.filter_long(&lines, &tables.bytes, wide_limit, &mut hits);
+                    prop_assert_eq!(&hits, &want_wide, "long, {:?}", kernel);
+                }
             }
         }
     }

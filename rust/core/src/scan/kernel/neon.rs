@@ -10,7 +10,7 @@ use std::arch::aarch64::*;
 /// Codes in a register.
 const LANES: usize = 16;
 /// Registers for the sums of a block.
-const PARTS: usize = BLOCK / LANES;
+pub(super) const PARTS: usize = BLOCK / LANES;
 /// Blocks that share each load of a table.
 const GROUP: usize = 2;
 
@@ -35,9 +35,9 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
     }
 }
 
-/// See [`Kernel::filter_wide`](super::Kernel::filter_wide).
+/// See [`Kernel::filter_long`](super::Kernel::filter_long).
 #[target_feature(enable = "neon")]
-pub(super) fn filter_wide(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     let m = tables.len();
     for (lines, hit) in lines.chunks_exact(m).zip(hits) {
         let mut sums = [[vdupq_n_u16(0); 2]; PARTS];
@@ -63,7 +63,7 @@ pub(super) fn filter_wide(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
 /// The table's entries that 16 codes name.
 #[inline]
 #[target_feature(enable = "neon")]
-fn look_up(quarters: &[uint8x16x4_t; 4], codes: uint8x16_t) -> uint8x16_t {
+pub(super) fn look_up(quarters: &[uint8x16x4_t; 4], codes: uint8x16_t) -> uint8x16_t {
     let lowered = |by| vsubq_u8(codes, vdupq_n_u8(by));
     let values = vqtbl4q_u8(quarters[0], codes);
     let values = vqtbx4q_u8(values, quarters[1], lowered(64));
@@ -74,7 +74,7 @@ fn look_up(quarters: &[uint8x16x4_t; 4], codes: uint8x16_t) -> uint8x16_t {
 /// One bit a sum: whether it is below the limit.
 #[inline]
 #[target_feature(enable = "neon")]
-fn mark(sums: [uint8x16_t; PARTS], limit: uint8x16_t) -> u64 {
+pub(super) fn mark(sums: [uint8x16_t; PARTS], limit: uint8x16_t) -> u64 {
     const BITS: [u8; LANES] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
     // SAFETY: 16 readable bytes.
     let bits = unsafe { vld1q_u8(BITS.as_ptr()) };
@@ -86,7 +86,7 @@ fn mark(sums: [uint8x16_t; PARTS], limit: uint8x16_t) -> u64 {
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn load(line: &Line) -> uint8x16x4_t {
+pub(super) fn load(line: &Line) -> uint8x16x4_t {
     const { assert!(BLOCK == 4 * LANES) };
     // SAFETY: a line is 64 readable bytes, and the load asks for no alignment.
     unsafe { vld1q_u8_x4(line.as_ptr()) }

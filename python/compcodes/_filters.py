@@ -1,0 +1,125 @@
+"""The arguments `filter` and `exclude` of a search, as the compiled core takes them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes._keys import as_keys, listed
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["FilterLike", "as_filter"]
+
+FilterLike: TypeAlias = Any
+"""A mask, ids or keys, a range; or one of them for each query: lists, a sparse matrix, a boolean matrix."""
+
+_LARGEST = 2**63 - 1
+"""The largest id that there can be."""
+
+
+def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:
+    """Turn what a search is confined to, or must not find, into what the core takes."""
+    if isinstance(value, range) and not has_keys:
+        return _clipped(value)
+    if isinstance(value, (str, bytes)):
+        raise ArgumentTypeError(name, f"is {value!r}: want a list of keys" if has_keys else f"is {value!r}: want ids")
+    if hasattr(value, "tocsr"):
+        return _of_matrix(value, name, n_queries, has_keys)
+    if isinstance(value, (set, frozenset)):
+        value = list(value)
+    elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
+        value = value.to_numpy()  # a column of pandas, maybe of lists
+    if _is_nested(value):
+        return _of_each(listed(value), name, n_queries, has_keys)
+    if has_keys and not (isinstance(value, np.ndarray) and value.dtype == bool):
+        values = listed(value)
+        is_mask = bool(values) and all(isinstance(one, (bool, np.bool_)) for one in values)
+        return np.array(values, dtype=bool) if is_mask else as_keys(values, name=name)
+    array = np.asarray(value)
+    if array.dtype == bool and array.ndim == 2:
+        _check_queries(name, len(array), n_queries)
+        return np.ascontiguousarray(array)
+    if array.ndim == 2:
+        return _of_each(list(array), name, n_queries, has_keys)
+    if array.ndim != 1:
+        raise ArgumentValueError(name, f"has shape {array.shape}: want one dimension, or a row for each query")
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind not in "iu" and array.size:
+        raise ArgumentTypeError(name, f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
+    return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether elements are themselves lists: those of each query."""
+    if isinstance(value, np.ndarray):
+        return bool(value.dtype == object and value.size and _is_list(value.flat[0]))
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_list, value)) and not _are_masks(value)
+    kind = getattr(value, "dtype", getattr(value, "type", None))
+    return kind is not None and "list" in str(kind).lower()
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset, range)) or (
+        isinstance(value, np.ndarray) and value.ndim == 1
+    )
+
+
+def _are_masks(rows: Any) -> bool:
+    return all(len(row) > 0 and isinstance(next(iter(row)), (bool, np.bool_)) for row in rows)
+
+
+def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], Any]:
+    """Where the ids or keys of each query begin, and those of all."""
+    _check_queries(name, len(rows), n_queries)
+    if has_keys:
+        if any(isinstance(row, tuple) for row in rows):
+            raise ArgumentTypeError(name, "holds tuples, which are keys themselves: want a list or set for each query")
+        keys = [as_keys(listed(row), name=name) for row in rows]
+        return _starts([len(row) for row in keys]), [key for row in keys for key in row]
+    arrays = [np.asarray(list(row) if isinstance(row, (set, frozenset)) else row) for row in rows]
+    for query, array in enumerate(arrays):
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ArgumentTypeError(
+                name, f"[{query}] has shape {array.shape}, {array.dtype}: want the integer ids of a query"
+            )
+    found = [array.astype(np.int64) for array in arrays]
+    ids = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+    return _starts([len(array) for array in found]), ids
+
+
+def _of_matrix(matrix: Any, name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The columns of a sparse matrix's rows that are not 0."""
+    if has_keys:
+        raise ArgumentTypeError(name, "is a matrix, whose columns are ids: want keys, since the index has keys")
+    rows = matrix.tocsr()
+    _check_queries(name, rows.shape[0], n_queries)
+    indptr, ids = np.asarray(rows.indptr, dtype=np.int64), np.asarray(rows.indices, dtype=np.int64)
+    kept = np.asarray(rows.data) != 0
+    if not kept.all():
+        indptr, ids = np.concatenate([[0], np.cumsum(kept)])[indptr], ids[kept]
+    return indptr, ids
+
+
+def _check_queries(name: str, n: int, n_queries: int) -> None:
+    if n != n_queries:
+        raise ArgumentValueError(name, f"has {n} rows for {n_queries} queries: want one for each")
+
+
+def _starts(sizes: list[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _clipped(ids: range) -> tuple[int, int, int]:
+    """First, last and step of those of a range that can be ids, ascending; the last is below the first for none."""
+    ids = ids if ids.step > 0 else ids[::-1]
+    if not ids:
+        return 1, 0, 1
+    first = ids[0] if ids[0] >= 0 else ids[0] % ids.step
+    last = min(ids[-1], _LARGEST)
+    if first > last:
+        return 1, 0, 1
+    return first, last, min(ids.step, _LARGEST + 1)

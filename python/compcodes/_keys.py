@@ -1,0 +1,100 @@
+"""Keys: what names vectors instead of numbers, as the strings that an index and its file keep.
+
+A string is kept as it is. Anything else becomes JSON after a NUL: an integer a number, a tuple a list, bytes and UUIDs
+an object that says which; so does a string that begins with NUL.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["as_key", "as_keys", "key_array", "listed"]
+
+_KINDS = "strings, integers, bytes, UUIDs or tuples of them"
+
+
+def as_key(key: object, name: str = "ids") -> str:
+    """Write a key as a string.
+
+    Raises
+    ------
+    TypeError
+        It is of a kind that files do not keep, such as a float.
+    ValueError
+        A string that no UTF-8 can write.
+    """
+    if isinstance(key, str):
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            raise ArgumentValueError(name, f"hold {key!r}, which is no Unicode text: {error.reason}") from None
+        if not key.startswith("\0"):
+            return str(key)
+    return "\0" + json.dumps(_plain(key, name), separators=(",", ":"))
+
+
+def _plain(key: object, name: str) -> Any:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return int(key)
+    if isinstance(key, bytes):
+        return {"bytes": key.hex()}
+    if isinstance(key, uuid.UUID):
+        return {"uuid": key.hex}
+    if isinstance(key, tuple):
+        return [_plain(part, name) for part in key]
+    raise ArgumentTypeError(
+        name, f"hold {key!r}, of type {type(key).__name__}: want keys that a file can keep: {_KINDS}"
+    )
+
+
+def _read(text: str) -> object:
+    if not text.startswith("\0"):
+        return text
+    return _raised(json.loads(text[1:]))
+
+
+def _raised(plain: Any) -> object:
+    if isinstance(plain, list):
+        return tuple(map(_raised, plain))
+    if isinstance(plain, dict):
+        return bytes.fromhex(plain["bytes"]) if "bytes" in plain else uuid.UUID(hex=plain["uuid"])
+    return plain
+
+
+def listed(values: Any) -> list[Any]:
+    """The elements of a list, an array, or a column of some data frame."""
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(values, method):
+            found = getattr(values, method)()
+            return found if isinstance(found, list) else [found]
+    return list(values)
+
+
+def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
+    """Write keys, a key for each of `n` vectors, as strings."""
+    if isinstance(keys, (str, bytes, int, uuid.UUID)):
+        keys = [keys]
+    elif isinstance(keys, dict) or not isinstance(keys, Iterable):
+        raise ArgumentTypeError(name, f"are {type(keys).__name__}: want a list or an array of keys")
+    written = [as_key(key, name) for key in listed(keys)]
+    if n is not None and len(written) != n:
+        raise ArgumentValueError(name, f"has {len(written)} entries: want {n}, one for each vector")
+    return written
+
+
+def key_array(written: list[str | None], shape: tuple[int, ...]) -> NDArray[np.object_]:
+    """Read keys into an array of objects; None stays."""
+    array = np.empty(len(written), dtype=object)
+    for at, text in enumerate(written):  # one by one: numpy would take tuples for rows
+        array[at] = None if text is None else _read(text)
+    return array.reshape(shape)

@@ -1,0 +1,185 @@
+"""What the vector stores of other libraries share: an index with a string id and a record for each vector."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.index import Index
+from compcodes.quantizers.compositional import CompositionalCodes
+from compcodes.quantizers.protocol import QuantizerLike
+
+__all__ = ["Found", "Store"]
+
+_INDEX, _RECORDS = "index.cc", "records.jsonl"
+
+
+class Found(NamedTuple):
+    """One result of a search."""
+
+    id: str
+    record: dict[str, Any]
+    score: float
+    number: int
+    """The id in the index."""
+
+
+class Store:
+    """Vectors as codes, each with an id and a record that JSON can hold.
+
+    Many threads may search while one adds or deletes: a search sees a vector with its record or neither.
+
+    Parameters
+    ----------
+    quantizer : fitted or unfitted quantizer, optional
+        An unfitted one is trained on the first vectors that are added, so let these be many. By default
+        ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``: 16 bytes per vector.
+    """
+
+    def __init__(self, quantizer: QuantizerLike | None = None) -> None:
+        if quantizer is None:
+            quantizer = CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")
+        self._quantizer, self._lock = quantizer, threading.RLock()
+        self.index: Index | None = None
+        if hasattr(quantizer, "codebooks_"):
+            self.index = Index(quantizer)
+        self._by_number: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._numbers: dict[str, int] = {}
+        self._next = 0  # numbers are never used again
+
+    def __len__(self) -> int:
+        """Return the number of vectors."""
+        return len(self._numbers)
+
+    def add(self, vectors: ArrayLike, ids: Sequence[str], records: Sequence[dict[str, Any]]) -> None:
+        """Add vectors; one whose id is there already takes the place of the earlier one."""
+        X = np.asarray(vectors, dtype=np.float32)
+        if len({len(X), len(ids), len(records)}) != 1:
+            raise ArgumentValueError("ids", f"are {len(ids)} for {len(X)} vectors and {len(records)} records")
+        if len(set(ids)) != len(ids):
+            raise ArgumentValueError("ids", "name a vector twice")
+        for id in ids:
+            if not isinstance(id, str):
+                raise ArgumentTypeError("ids", f"hold {id!r}: want strings")
+        if not len(X):
+            return
+        if not np.isfinite(X).all():
+            row = int(np.argmin(np.isfinite(X).reshape(len(X), -1).all(axis=1)))
+            raise ArgumentValueError("vectors", f"row {row} holds NaN or an infinity")
+        with self._lock:
+            if self.index is None:
+                fit = getattr(self._quantizer, "fit", None)
+                if fit is None:
+                    raise ArgumentTypeError("quantizer", "has neither codebooks_ nor fit")
+                fit(X)
+                self.index = Index(self._quantizer)
+            is_new = np.array([id not in self._numbers for id in ids], dtype=bool)
+            old = np.array([self._numbers[id] for id in ids if id in self._numbers], dtype=np.int64)
+            first = self._next
+            new = np.arange(first, first + int(is_new.sum()))
+            numbers = np.empty(len(ids), dtype=np.int64)
+            numbers[is_new], numbers[~is_new] = new, old
+            # Records first: what a search finds must have one.
+            for number, i in zip(new.tolist(), np.flatnonzero(is_new).tolist(), strict=True):
+                self._by_number[number] = (ids[i], records[i])
+            try:
+                self.index.add(X[is_new], new)
+                try:
+                    self.index.update(X[~is_new], old)
+                except BaseException:
+                    self.index.remove(new)
+                    raise
+            except BaseException:
+                for number in new.tolist():
+                    del self._by_number[number]
+                raise
+            self._next = first + len(new)
+            for number, id, record in zip(numbers.tolist(), ids, records, strict=True):
+                self._by_number[number], self._numbers[id] = (id, record), number
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Remove vectors; ids that are not there are passed over. Return how many were."""
+        with self._lock:
+            there = [id for id in dict.fromkeys(ids) if id in self._numbers]
+            numbers = [self._numbers[id] for id in there]
+            if numbers and self.index is not None:
+                self.index.remove(np.array(numbers))
+            for id, number in zip(there, numbers, strict=True):
+                del self._numbers[id], self._by_number[number]
+            return len(there)
+
+    def clear(self) -> None:
+        """Remove all vectors; the trained quantizer stays."""
+        self.delete(list(self._numbers))
+
+    def get(self, id: str) -> dict[str, Any] | None:
+        """Return the record of an id."""
+        number = self._numbers.get(id)
+        return None if number is None else self._by_number[number][1]
+
+    def items(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return all ids with their records, in the order they were added."""
+        with self._lock:
+            return [self._by_number[number] for number in sorted(self._by_number)]
+
+    def search(
+        self, vector: ArrayLike, k: int, allows: Callable[[str, dict[str, Any]], bool] | None = None
+    ) -> list[Found]:
+        """Return the best `k`, or fewer where fewer are there or allowed, best first."""
+        index = self.index
+        if index is None or k < 1:
+            return []
+        filter = None
+        if allows is not None:
+            with self._lock:
+                entries = list(self._by_number.items())
+            filter = np.array([number for number, entry in entries if allows(*entry)], dtype=np.int64)
+        scores, numbers = index.search(np.asarray(vector, dtype=np.float32), min(k, max(len(index), 1)), filter=filter)
+        found = []
+        for score, number in zip(scores[0].tolist(), numbers[0].tolist(), strict=True):
+            entry = self._by_number.get(number)
+            if entry is not None:  # else there was no further one, or it has been deleted meanwhile
+                found.append(Found(*entry, score, number))
+        return found
+
+    def approximations(self, found: Sequence[Found]) -> NDArray[np.float32]:
+        """Return what the codes of results stand for, (len(found), d)."""
+        if self.index is None:
+            return np.empty((0, 0), np.float32)
+        return self.index.reconstruct(np.array([one.number for one in found], dtype=np.int64))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the index and the records into a folder, which is made if need be."""
+        if self.index is None:
+            raise ValueError("there is nothing to save: the store has no vectors yet, and no trained quantizer")
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            self.index.save(folder / _INDEX)
+            lines = (json.dumps([number, *entry], ensure_ascii=False) for number, entry in self._by_number.items())
+            part = folder / f"{_RECORDS}.part"
+            part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            part.replace(folder / _RECORDS)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Store:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        index = Index.load(folder / _INDEX)
+        store = cls(index.quantizer)
+        store.index = index
+        with (folder / _RECORDS).open(encoding="utf-8") as file:
+            for number, id, record in map(json.loads, file):
+                store._by_number[number], store._numbers[id] = (id, record), number
+        if sorted(store._by_number) != sorted(index.ids.tolist()):
+            raise ValueError(f"{folder}: {_INDEX} and {_RECORDS} are not of one time; one of them was replaced")
+        store._next = max(store._by_number, default=-1) + 1
+        return store

@@ -1,0 +1,272 @@
+//! Keys: strings that name the vectors of an index, in the order of their positions.
+//!
+//! All strings lie in one text, so that a key takes its bytes and some twenty more. A table of positions, by the hash of
+//! their keys, finds them: open addressing, at most half full.
+
+use crate::error::{Result, invalid};
+use std::hash::{BuildHasher, RandomState};
+
+/// A slot of the table that holds no position.
+const EMPTY: u32 = u32::MAX;
+
+/// Different strings, one for each position.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys {
+    texts: Texts,
+    table: Table,
+}
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts == other.texts
+    }
+}
+
+/// Keys of vectors to be added: checked, and not yet added.
+pub(super) struct NewKeys {
+    texts: Texts,
+    /// The table of all keys, where that of the old ones is too small: to make it takes long, to put it in place does not.
+    grown: Option<Table>,
+}
+
+impl Keys {
+    /// The keys of a file: one text, and where each of them ends.
+    ///
+    /// # Errors
+    /// They do not fit each other, or a key is there twice.
+    pub(crate) fn restored(text: String, ends: &[i64]) -> Result<Self> {
+        let ends: Option<Vec<usize>> = ends.iter().map(|&end| usize::try_from(end).ok()).collect();
+        let fits = |ends: &Vec<usize>| {
+            ends.is_sorted()
+                && ends.last().copied().unwrap_or(0) == text.len()
+                && ends.iter().all(|&end| text.is_char_boundary(end))
+        };
+        let ends = ends.filter(fits).ok_or_else(|| invalid!("the ends of keys do not fit their text"))?;
+        let texts = Texts { text, ends };
+        let mut table = Table::with_room(texts.len())?;
+        table.insert_all(&texts, 0)?;
+        Ok(Self { texts, table })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The key of the vector at a position.
+    pub(super) fn at(&self, position: usize) -> &str {
+        self.texts.at(position)
+    }
+
+    /// All of them in one text, and where each ends.
+    pub(crate) fn parts(&self) -> (&str, &[usize]) {
+        (&self.texts.text, &self.texts.ends)
+    }
+
+    /// The position of a key.
+    pub(super) fn position(&self, key: &str) -> Option<usize> {
+        self.table.find(key, &self.texts)
+    }
+
+    /// Checks keys that are to be added.
+    ///
+    /// # Errors
+    /// One is there twice, or among the old ones.
+    pub(super) fn added<S: AsRef<str>>(&self, keys: &[S]) -> Result<NewKeys> {
+        let texts = Texts::new(keys.iter().map(AsRef::as_ref));
+        let total = self.len() + texts.len();
+        Table::with_room(texts.len())?.insert_all(&texts, 0)?;
+        if let Some(key) = texts.iter().find(|key| self.position(key).is_some()) {
+            return Err(invalid!("ids holds {key:?}, which the index has already"));
+        }
+        if self.table.has_room(total) {
+            return Ok(NewKeys { texts, grown: None });
+        }
+        // Twice what is needed, so that adding one by one does not make it anew each time.
+        let mut grown = Table::with_room(2 * total)?;
+        grown.insert_all(&self.texts, 0)?;
+        grown.insert_all(&texts, self.len())?;
+        Ok(NewKeys { texts, grown: Some(grown) })
+    }
+
+    /// Makes room for others, so that [`extend`](Self::extend) cannot fail.
+    pub(super) fn reserve(&mut self, new: &NewKeys) -> Result<()> {
+        let (text, ends) = (&mut self.texts.text, &mut self.texts.ends);
+        text.try_reserve(new.texts.text.len())
+            .and_then(|()| ends.try_reserve(new.texts.len()))
+            .map_err(|error| invalid!("no memory for {} keys: {error}", new.texts.len()))
+    }
+
+    /// Adds what [`added`](Self::added) returned.
+    pub(super) fn extend(&mut self, new: NewKeys) {
+        let first = self.len();
+        match new.grown {
+            Some(grown) => self.table = grown,
+            None => {
+                new.texts.iter().zip(first..).for_each(|(key, position)| self.table.insert(key, position))
+            }
+        }
+        self.texts.extend(&new.texts);
+    }
+
+    /// Those at `positions`.
+    pub(super) fn select(&self, positions: &[usize]) -> Self {
+        let texts = Texts::new(positions.iter().map(|&position| self.at(position)));
+        let mut table = Table::with_room(texts.len()).expect("no more than before");
+        texts.iter().enumerate().for_each(|(position, key)| table.insert(key, position));
+        Self { texts, table }
+    }
+}
+
+/// Strings, one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Texts {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn new<'a>(keys: impl Iterator<Item = &'a str>) -> Self {
+        let mut texts = Self::default();
+        for key in keys {
+            texts.text.push_str(key);
+            texts.ends.push(texts.text.len());
+        }
+        texts
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn at(&self, position: usize) -> &str {
+        let first = position.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[first..self.ends[position]]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|position| self.at(position))
+    }
+
+    fn extend(&mut self, other: &Self) {
+        let before = self.text.len();
+        self.text.push_str(&other.text);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+    }
+}
+
+/// Positions by their keys.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    hasher: RandomState,
+    /// A power of two, at least twice the positions; or none.
+    slots: Vec<u32>,
+}
+
+impl Table {
+    fn with_room(n: usize) -> Result<Self> {
+        let most = EMPTY as usize / 2;
+        if n > most {
+            return Err(invalid!("an index holds at most {most} keys"));
+        }
+        Ok(Self { hasher: RandomState::new(), slots: vec![EMPTY; (2 * n).next_power_of_two().max(16)] })
+    }
+
+    fn has_room(&self, n: usize) -> bool {
+        2 * n <= self.slots.len()
+    }
+
+    /// The slots where a key may be, in their order.
+    fn slots(&self, key: &str) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let first = self.hasher.hash_one(key) as usize;
+        (0..=mask).map(move |step| first.wrapping_add(step) & mask)
+    }
+
+    fn find(&self, key: &str, texts: &Texts) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let held = self.slots(key).map(|slot| self.slots[slot]).take_while(|&position| position != EMPTY);
+        held.map(|position| position as usize).find(|&position| texts.at(position) == key)
+    }
+
+    /// Inserts a key that is not there; there is room.
+    fn insert(&mut self, key: &str, position: usize) {
+        let free = self.slots(key).find(|&slot| self.slots[slot] == EMPTY).expect("half of them are");
+        self.slots[free] = position as u32;
+    }
+
+    /// Inserts keys, the first of them at a position.
+    ///
+    /// # Errors
+    /// One is there twice.
+    fn insert_all(&mut self, texts: &Texts, first: usize) -> Result<()> {
+        for (at, key) in texts.iter().enumerate() {
+            for slot in self.slots(key) {
+                match (self.slots[slot] as usize).checked_sub(first) {
+                    _ if self.slots[slot] == EMPTY => {
+                        self.slots[slot] = (first + at) as u32;
+                        break;
+                    }
+                    Some(other) if texts.at(other) == key => {
+                        return Err(invalid!("ids holds {key:?} twice"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_found_where_they_are(
+            parts in prop::collection::vec(prop::collection::vec("[a-cé]{0,3}", 0..30), 0..6),
+            kept in any::<u64>(),
+        ) {
+            let mut want: Vec<String> = Vec::new();
+            let mut keys = Keys::default();
+            for part in parts {
+                let mut seen = want.clone();
+                let fits = part.iter().all(|key| !seen.contains(key) && { seen.push(key.clone()); true });
+                match keys.added(&part) {
+                    Ok(new) => {
+                        prop_assert!(fits);
+                        keys.reserve(&new).unwrap();
+                        keys.extend(new);
+                        want = seen;
+                    }
+                    Err(_) => prop_assert!(!fits),
+                }
+            }
+            let (text, ends) = keys.parts();
+            let ends: Vec<i64> = ends.iter().map(|&end| end as i64).collect();
+            prop_assert_eq!(&Keys::restored(text.to_owned(), &ends).unwrap(), &keys);
+            let positions: Vec<usize> = (0..want.len()).filter(|i| kept >> (i % 64) & 1 == 1).collect();
+            for (keys, want) in [
+                (keys.clone(), want.clone()),
+                (keys.select(&positions), positions.iter().map(|&i| want[i].clone()).collect()),
+            ] {
+                for key in ["", "a", "b", "ab", "é", "zz"].into_iter().chain(want.iter().map(String::as_str)) {
+                    prop_assert_eq!(keys.position(key), want.iter().position(|w| w == key));
+                }
+                prop_assert!((0..want.len()).all(|i| keys.at(i) == want[i]));
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_keys_are_refused() {
+        for (text, ends) in
+            [("ab", vec![1]), ("ab", vec![2, 1]), ("é", vec![1, 2]), ("aa", vec![1, 2]), ("a", vec![-1, 1])]
+        {
+            assert!(Keys::restored(text.to_owned(), &ends).is_err(), "{text} {ends:?}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The portable kernel: a table for each pair of codebooks, which whole bytes look up.
+
+use super::Pair;
+use crate::codes::packed::Line;
+use crate::scan::kernel::scalar;
+
+/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+pub(in crate::scan::kernel) fn filter(
+    lines: &[Line],
+    pairs: &[Pair],
+    bytes: &[[u8; 256]],
+    limit: u8,
+    hits: &mut [u64],
+) {
+    // No limit lets a sum of 255 pass.
+    let sums = pairs.iter().map(|[low, high]| -> [u8; 256] {
+        std::array::from_fn(|byte| low[byte & 15].saturating_add(high[byte >> 4]))
+    });
+    let tables: Vec<_> = sums.chain(bytes.iter().copied()).collect();
+    scalar::filter(lines, &tables, limit, hits);
+}

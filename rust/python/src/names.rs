@@ -1,0 +1,242 @@
+//! What names vectors in Python: ids, an array of int64; or keys, a list of strings.
+
+use crate::arrays::ids;
+use compcodes::index::Allowed;
+use compcodes::monitor::Monitor;
+use compcodes::scan::Hits;
+use compcodes::{Error, Index, Result};
+use ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::collections::HashMap;
+
+/// Vectors that a caller names.
+pub(crate) enum Names {
+    Ids(Vec<i64>),
+    Keys(Vec<String>),
+}
+
+impl Names {
+    pub(crate) fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        match array.cast::<PyList>() {
+            Ok(keys) => Ok(Self::Keys(keys.extract()?)),
+            Err(_) => Ok(Self::Ids(ids(array, name)?.as_array().to_vec())),
+        }
+    }
+
+    /// The ids of vectors that must be there.
+    pub(crate) fn ids(&self, index: &Index) -> Result<Vec<i64>> {
+        match self {
+            Self::Ids(ids) => Ok(ids.clone()),
+            Self::Keys(keys) => index.ids_of(keys),
+        }
+    }
+
+    /// Ids, −1 for keys that are not there.
+    fn find(&self, index: &Index) -> Result<Vec<i64>> {
+        match self {
+            Self::Ids(ids) => Ok(ids.clone()),
+            Self::Keys(keys) => {
+                Ok(index.find_keys(keys)?.into_iter().map(|found| found.unwrap_or(-1)).collect())
+            }
+        }
+    }
+
+    /// Ids of rows that may belong to vectors outside the candidates, in the place of their keys; for
+    /// [`Found::keys`].
+    pub(crate) fn among(&self, candidates: &[i64], keys: &Option<Vec<String>>) -> Result<Vec<i64>> {
+        let (given, keys) = match (self, keys) {
+            (Self::Ids(ids), _) => return Ok(ids.clone()),
+            (Self::Keys(given), Some(keys)) => (given, keys),
+            (Self::Keys(_), None) => {
+                return Err(Error::Invalid("the vectors of this index have ids, no keys".to_owned()));
+            }
+        };
+        let mut known: HashMap<&str, (i64, bool)> =
+            keys.iter().map(String::as_str).zip(candidates.iter().map(|&id| (id, false))).collect();
+        let mut ids = Vec::with_capacity(given.len());
+        for (row, key) in given.iter().enumerate() {
+            ids.push(match known.get_mut(key.as_str()) {
+                Some((_, true)) => return Err(Error::Invalid(format!("rerank_ids holds {key:?} twice"))),
+                Some((id, seen)) => {
+                    *seen = true;
+                    *id
+                }
+                None => -2 - row as i64, // none of them
+            });
+        }
+        match known.iter().find(|(_, (_, seen))| !seen) {
+            Some((key, _)) => Err(Error::Invalid(format!("rerank_ids lacks {key:?}, the id of a candidate"))),
+            None => Ok(ids),
+        }
+    }
+}
+
+/// Ids and, where vectors have keys, those: what results name.
+pub(crate) struct Named {
+    ids: Vec<i64>,
+    keys: Option<Vec<Option<String>>>,
+}
+
+impl Named {
+    pub(crate) fn new(index: &Index, ids: Vec<i64>) -> Self {
+        let key = |&id: &i64| index.key(id).map(str::to_owned);
+        let keys = index.has_keys().then(|| ids.iter().map(key).collect());
+        Self { ids, keys }
+    }
+
+    /// An array (n,) of ids, or a list of keys.
+    pub(crate) fn into_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.keys {
+            Some(keys) => Ok(PyList::new(py, keys)?.into_any()),
+            None => Ok(self.ids.into_pyarray(py).into_any()),
+        }
+    }
+}
+
+/// Scores (nq, k) and what names the vectors found.
+pub(crate) struct Found {
+    scores: Array2<f32>,
+    ids: Array2<i64>,
+    keys: Option<Vec<Option<String>>>,
+}
+
+/// Scores (nq, k) f32, and ids (nq, k) i64 or a list of nq · k keys.
+pub(crate) type Answer<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>);
+
+impl Found {
+    pub(crate) fn new(index: &Index, hits: Hits) -> Self {
+        let Hits { scores, positions: ids } = hits;
+        let key = |&id: &i64| index.key(id).map(str::to_owned);
+        let keys = index.has_keys().then(|| ids.iter().map(key).collect());
+        Self { scores, ids, keys }
+    }
+
+    /// Of candidates with ids that ascend and keys, if they have any.
+    pub(crate) fn of(candidates: &[i64], keys: &Option<Vec<String>>, hits: Hits) -> Self {
+        let Hits { scores, positions: ids } = hits;
+        let key = |keys: &[String], id| candidates.binary_search(&id).ok().map(|at| keys[at].clone());
+        let keys = keys.as_ref().map(|keys| ids.iter().map(|&id| key(keys, id)).collect());
+        Self { scores, ids, keys }
+    }
+
+    pub(crate) fn into_python<'py>(self, py: Python<'py>) -> PyResult<Answer<'py>> {
+        let names = match self.keys {
+            Some(keys) => PyList::new(py, keys)?.into_any(),
+            None => self.ids.into_pyarray(py).into_any(),
+        };
+        Ok((self.scores.into_pyarray(py), names))
+    }
+}
+
+/// Which vectors a search may find, or may not.
+#[derive(FromPyObject)]
+pub(crate) enum Filter<'py> {
+    /// The first id, the last one, and the step.
+    Range((i64, i64, u64)),
+    /// Where the names of each query begin, and those of all.
+    Each((Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>)),
+    /// A mask (n,) or (nq, n), or names.
+    Array(Bound<'py, PyAny>),
+}
+
+/// The same, off the interpreter lock.
+pub(crate) enum Choice {
+    Range(i64, i64, u64),
+    Mask(Vec<bool>),
+    Marks(Array2<bool>),
+    Named(Names),
+    Each(Vec<usize>, Names),
+}
+
+impl Filter<'_> {
+    fn detach(self, name: &str) -> PyResult<Choice> {
+        match self {
+            Filter::Range((first, last, step)) => Ok(Choice::Range(first, last, step)),
+            Filter::Each((starts, names)) => {
+                let starts = starts.try_readonly()?;
+                let starts = starts.as_array().iter().map(|&start| start as usize).collect();
+                Ok(Choice::Each(starts, Names::new(&names, name)?))
+            }
+            Filter::Array(array) => {
+                if let Ok(mask) = array.extract::<PyReadonlyArray1<'_, bool>>() {
+                    return Ok(Choice::Mask(mask.as_array().to_vec()));
+                }
+                if let Ok(marks) = array.extract::<PyReadonlyArray2<'_, bool>>() {
+                    return Ok(Choice::Marks(marks.as_array().to_owned()));
+                }
+                Ok(Choice::Named(Names::new(&array, name)?))
+            }
+        }
+    }
+}
+
+impl Choice {
+    fn allowed(&self, index: &Index, monitor: &dyn Monitor) -> Result<Allowed> {
+        match self {
+            Choice::Range(first, last, step) => index.allow_range(*first..=*last, *step, monitor),
+            Choice::Named(names) => index.allow_ids(&names.find(index)?, monitor),
+            Choice::Mask(mask) => index.allow_mask(mask, monitor),
+            Choice::Marks(marks) => index.allow_each_mask(marks.view(), monitor),
+            Choice::Each(starts, names) => index.allow_each(starts, &names.find(index)?, monitor),
+        }
+    }
+}
+
+/// What a search is confined to.
+pub(crate) struct Limits {
+    filter: Option<Choice>,
+    exclude: Option<Choice>,
+}
+
+impl Limits {
+    pub(crate) fn new(filter: Option<Filter<'_>>, exclude: Option<Filter<'_>>) -> PyResult<Self> {
+        let filter = filter.map(|filter| filter.detach("filter")).transpose()?;
+        let exclude = exclude.map(|exclude| exclude.detach("exclude")).transpose()?;
+        Ok(Self { filter, exclude })
+    }
+
+    pub(crate) fn allowed(&self, index: &Index, monitor: &dyn Monitor) -> Result<Option<Allowed>> {
+        let allowed = |choice: &Option<Choice>| {
+            choice.as_ref().map(|choice| choice.allowed(index, monitor)).transpose()
+        };
+        let filter = allowed(&self.filter)?;
+        let exclude = allowed(&self.exclude).map_err(|error| match error {
+            Error::Invalid(text) => Error::Invalid(text.replacen("filter", "exclude", 1)),
+            error => error,
+        })?;
+        match (filter, exclude) {
+            (filter, None) => Ok(filter),
+            (None, Some(exclude)) => exclude.inverse().map(Some),
+            (Some(filter), Some(exclude)) => filter.and(exclude.inverse()?).map(Some),
+        }
+    }
+}
+
+/// An id, or a key.
+#[derive(FromPyObject)]
+pub(crate) enum Name {
+    Id(i64),
+    Key(String),
+}
+
+impl Name {
+    pub(crate) fn is_in(&self, index: &Index) -> bool {
+        match self {
+            Self::Id(id) => index.contains(*id),
+            Self::Key(key) => index.find_keys(&[key]).is_ok_and(|found| found[0].is_some()),
+        }
+    }
+}
+
+/// The keys of the vectors with these ids, where they have keys.
+pub(crate) fn keys_of(index: &Index, ids: &[i64]) -> Option<Vec<String>> {
+    let key = |&id: &i64| index.key(id).unwrap_or_default().to_owned();
+    index.has_keys().then(|| ids.iter().map(key).collect())
+}
+
+/// A numpy array of ids as a search counts its results with it.
+pub(crate) fn starts(py: Python<'_>, starts: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
+    starts.into_iter().map(|start| start as i64).collect::<Vec<_>>().into_pyarray(py)
+}
