@@ -56,6 +56,7 @@ soak: $(BUILT) ## Ten minutes of random changes and searches, damaged files and 
 	$(BIN)/python tests/soak/searches.py --seconds $$(($(SOAK) * 2 / 5))
 	$(BIN)/python tests/soak/fuzz_files.py --count 10000
 	$(BIN)/python tests/soak/kill_saves.py --count 200
+	$(BIN)/python tests/soak/kill_workers.py --count 100
 
 lint: $(BUILT) ## rustfmt, clippy, ruff, mypy, stubtest: warnings are errors
 	cargo fmt --all --check
@@ -122,6 +123,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
+	$(BIN)/python benches/cluster.py
 	$(BIN)/python benches/serving.py
 	$(BIN)/python benches/nibbles.py
 	$(BIN)/python benches/kinds.py
@@ -141,6 +143,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
+	$(BIN)/python benches/cluster.py --tiny
 	$(BIN)/python benches/serving.py --tiny
 	$(BIN)/python benches/nibbles.py --tiny
 	$(BIN)/python benches/kinds.py --tiny

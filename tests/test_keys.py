@@ -229,7 +229,7 @@ def test_keys_go_with_their_vectors_while_others_are_added_and_removed(quantizer
 
 
 def test_a_file_of_version_3_is_read():
-    index = cc.Index.load(Path(__file__).parent / "data" / "v3" / "index-keys.cc")
+    index = cc.Index.load(Path(__file__).parent / "data" / "index-v3" / "keys.cc")
     kept = ["plain", "é", "\0odd", 7, 2**70, b"raw", uuid.UUID(int=5), ("a", (1, b"x")), ""]
     assert index.ids.tolist() == kept
     assert index.codes.tolist() == [[1, 2], [0, 3], [1, 0], [2, 3], [3, 3], [1, 0], [3, 2], [3, 0], [0, 2]]

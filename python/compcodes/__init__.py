@@ -21,6 +21,7 @@ from compcodes.quantizers import (
     RandomHyperplaneHash,
     ResidualQuantizer,
 )
+from compcodes.sharded import ShardedIndex
 from compcodes.together import Together, search_together
 from compcodes.training.encoders import Beam, Greedy, LocalSearch
 from compcodes.training.losses import InnerProduct, Reconstruction
@@ -45,6 +46,7 @@ __all__ = [
     "RandomHyperplaneHash",
     "Reconstruction",
     "ResidualQuantizer",
+    "ShardedIndex",
     "Together",
     "__version__",
     "data",

@@ -13,6 +13,7 @@ __all__ = [
     "Index",
     "Model",
     "Moments",
+    "Shards",
     "SubspaceEncoder",
     "Target",
     "UnitRows",
@@ -27,6 +28,7 @@ __all__ = [
     "isa",
     "isas",
     "kmeans",
+    "moment_rows",
     "multiply",
     "normal_equations",
     "norms",
@@ -37,6 +39,7 @@ __all__ = [
     "random_vectors",
     "reseed",
     "residual_kmeans",
+    "rotated",
     "sample_rows",
     "stretch",
     "sums",
@@ -258,6 +261,33 @@ class Candidates:
         progress: _Progress = None,
     ) -> tuple[_F32, _Found, NDArray[np.bool_]]: ...
 
+@final
+class Shards:
+    def __new__(cls, indexes: list[Index], offsets: list[int], removed: list[_I64]) -> Shards: ...
+    def __len__(self) -> int: ...
+    def ids(self) -> _I64: ...
+    def find(self, ids: _I64, n_jobs: int | None = None) -> _I64: ...
+    def reconstruct(self, positions: _I64, n_jobs: int | None = None) -> _F32: ...
+    def search(
+        self,
+        queries: _F32,
+        k: int,
+        filter: tuple[int, int, int] | _I64 | None = None,
+        masks: list[NDArray[np.bool_]] | None = None,
+        n_jobs: int | None = None,
+        progress: _Progress = None,
+    ) -> tuple[_F32, _I64, _I64]: ...
+    def candidates(
+        self,
+        queries: _F32,
+        n_candidates: int,
+        filter: tuple[int, int, int] | _I64 | None = None,
+        masks: list[NDArray[np.bool_]] | None = None,
+        n_jobs: int | None = None,
+        progress: _Progress = None,
+    ) -> tuple[Candidates, _I64]: ...
+    def chosen(self, positions: _I64) -> tuple[Candidates, _I64]: ...
+
 def isa() -> str: ...
 def isas() -> list[str]: ...
 def apply_along(
@@ -301,6 +331,7 @@ def kmeans(
     n_jobs: int | None = None,
     progress: _Progress = None,
 ) -> tuple[_F32, list[float]]: ...
+def moment_rows(n: int) -> _I64: ...
 def multiply(a: _F32, p: _F64, n_jobs: int | None = None) -> _F64: ...
 def normal_equations(
     x: NDArray[Any],

@@ -5,23 +5,30 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
-from compcodes import Index, MetricWarning
+from numpy.typing import NDArray
+
+from compcodes import Index, MetricWarning, ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
     called,
     check_output,
     check_overwriting,
+    cluster_of,
     duration,
     load_model,
+    load_vectors,
     sizes,
     written,
 )
-from compcodes.cli.parameters import add_column, add_parameter
-from compcodes.data import load, load_names
+from compcodes.cli.parameters import add_column, add_parameter, whole
+from compcodes.data import Files, load, load_names
 from compcodes.data.files import file_of, with_column
+from compcodes.progress import ProgressLike, staged
+from compcodes.sharded.index import is_sharded
 
 NAME = "build"
 
@@ -30,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", help="from: compcodes fit")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("vectors", nargs="?", help="the database's vectors")
+    source.add_argument("vectors", nargs="?", help="the database's vectors: a file, a folder, or a pattern in quotes")
     source.add_argument("--codes", metavar="FILE", help="their codes instead, from: compcodes encode")
     parser.add_argument("-o", "--output", required=True, metavar="INDEX", help="where to write the index")
     add_column(parser)
@@ -41,6 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an integer or a string for each vector, in a file of any kind, or of text lines (default: 0, 1, 2, …)",
     )
     names.add_argument("--id-column", metavar="NAME", help="their column in the file of the vectors (.parquet, .h5)")
+    parser.add_argument(
+        "--shards",
+        type=whole(1),
+        metavar="N",
+        help="write a folder of N index files, one at a time; an interrupted build goes on where it was",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="with --shards: encode on a Dask cluster")
     add_parameter(
         parser, Index, "metric", help="what makes a vector a good answer, by default what the model was trained for"
     )
@@ -65,15 +79,21 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--{option} compares codes with vectors: it needs them instead of --codes")
     if args.codes is not None and (args.column or args.id_column):
         raise UsageError("--column and --id-column are of the file of vectors, which --codes takes the place of")
-    source = None if args.vectors is None else with_column(args.vectors, args.column)
+    for option, value in (("--codes", args.codes), ("--ids", args.ids), ("--id-column", args.id_column)):
+        if args.shards is not None and value is not None:
+            raise UsageError(f"--shards takes vectors, whose ids are the numbers of their rows: leave out {option}")
+    if args.scheduler is not None and args.shards is None:
+        raise UsageError("--scheduler encodes shards: it needs --shards N")
     if args.id_column is not None:
         args.ids = with_column(file_of(str(args.vectors)), args.id_column, "--id-column")
     check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids])
+    if args.shards is not None:
+        return _sharded(args)
     check_output(args.output)
     model = load_model(args.model, args.jobs)
     ids = None if args.ids is None else load_names(args.ids)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
-    names |= {"X": str(source), "ids": str(args.ids), "codes": str(args.codes)}
+    names |= {"X": str(args.vectors), "ids": str(args.ids), "codes": str(args.codes)}
     with called(names), Stopwatch() as watch:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", MetricWarning)
@@ -89,9 +109,64 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if args.codes is not None:
             index.add_codes(load(args.codes), ids=ids)
         else:
-            index.add(load(str(source)), ids=ids, progress=args.progress)
+            _add(index, load_vectors(args.vectors, args.column), ids, args.progress)
     with written(args.output):
         index.save(args.output)
+    return _result(args, index, watch, caught)
+
+
+def _add(index: Index[Any], X: NDArray[Any] | Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
+    """Add vectors, of many files a piece at a time."""
+    if not isinstance(X, Files):
+        index.add(X, ids=ids, progress=progress)
+        return
+    if ids is not None and len(ids) != len(X):
+        raise ValueError(f"there are {len(ids)} ids for {len(X)} vectors: want one for each")
+    report, first = staged(progress, "encode"), 0
+    for block in X.blocks():
+        index.add(block, ids=None if ids is None else ids[first : first + len(block)])
+        first += len(block)
+        if report is not None:
+            report(first, len(X))
+
+
+def _sharded(args: argparse.Namespace) -> dict[str, Any]:
+    """Write a folder of shards."""
+    if not Path(args.output).is_dir():
+        check_output(args.output)
+    elif any(Path(args.output).iterdir()) and not is_sharded(args.output):
+        raise UsageError(f"-o {args.output}: the folder holds something else than a sharded index")
+    model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
+    names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
+    names |= {"X": str(args.vectors), "shard": args.model}
+    given = {"scale": args.scale, "residuals": args.residuals, "exact_norms": not args.compact_norms}
+    with (
+        called(names),
+        Stopwatch() as watch,
+        cluster_of(args.scheduler) as client,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", MetricWarning)
+        index = ShardedIndex.build(
+            args.output,
+            model,
+            X,
+            args.shards,
+            args.metric,
+            args.jobs,
+            client=client,
+            progress=args.progress,
+            **given,
+        )
+    return _result(args, index, watch, caught) | {"shards": len(index.shards), "version": index.version}
+
+
+def _result(
+    args: argparse.Namespace,
+    index: Index[Any] | ShardedIndex,
+    watch: Stopwatch,
+    caught: list[warnings.WarningMessage],
+) -> dict[str, Any]:
     notes = {"warning": str(caught[0].message)} if caught else {}
     return {
         **notes,
@@ -109,4 +184,5 @@ def show(result: dict[str, Any]) -> None:
     if "warning" in result:
         print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     print(f"indexed {result['vectors']:,} vectors by {result['metric']} in {duration(result['seconds'])}")
-    print(f"{sizes(result)}, written to {result['index']}")
+    shards = f" in {result['shards']} shards" if "shards" in result else ""
+    print(f"{sizes(result)}, written to {result['index']}{shards}")

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from compcodes import Index, Quantizer
-from compcodes.data.files import check_regular, file_of
+from compcodes.data import Files, load, open_many
+from compcodes.data.files import check_regular, file_of, with_column
+from compcodes.data.many import is_many
 from compcodes.errors import ArgumentError
 
 __all__ = [
@@ -21,9 +25,11 @@ __all__ = [
     "called",
     "check_output",
     "check_overwriting",
+    "cluster_of",
     "duration",
     "load_index",
     "load_model",
+    "load_vectors",
     "number_of_results",
     "sizes",
     "table",
@@ -74,6 +80,27 @@ def load_index(path: str, jobs: int | None) -> Index:
     """Load an index that works with so many threads."""
     check_regular(path)
     return Index.load(path, n_jobs=jobs)
+
+
+def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
+    """Open a file of vectors, or many: a folder or a pattern. `column` names that of Parquet files."""
+    if is_many(path):
+        return open_many(path, column)
+    return load(with_column(path, column))
+
+
+@contextmanager
+def cluster_of(address: str | None) -> Iterator[Any]:
+    """Connect to a Dask cluster by the address of its scheduler; None without one."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("--scheduler needs dask; run: pip install 'compcodes[dask]'") from None
+    with Client(address) as client:  # type: ignore[no-untyped-call]
+        yield client
 
 
 @contextmanager

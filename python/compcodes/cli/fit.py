@@ -9,6 +9,8 @@ import argparse
 import inspect
 from typing import Any
 
+from numpy.typing import NDArray
+
 from compcodes import Beam, CompositionalCodes, LocalSearch
 from compcodes.cli.common import (
     Stopwatch,
@@ -16,16 +18,20 @@ from compcodes.cli.common import (
     called,
     check_output,
     check_overwriting,
+    cluster_of,
     duration,
+    load_vectors,
     loss_text,
     written,
 )
 from compcodes.cli.parameters import add_column, add_parameter, groups, whole
-from compcodes.data import load, load_queries
-from compcodes.data.files import with_column
+from compcodes.data import Files, load_queries
 from compcodes.progress import Bar
 
 NAME = "fit"
+
+SAMPLE = 1 << 30
+"""Bytes of vectors of many files that are trained on."""
 
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
@@ -66,7 +72,11 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command, an option for each parameter of the model among them."""
     add = parser.add_argument
-    add("vectors", help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5)")
+    add(
+        "vectors",
+        help="vectors to learn from (.npy, .fvecs, .bvecs, .ivecs, .parquet, .h5): a file, a folder, or a pattern in "
+        "quotes; of several files a random sample of 1 GB, if --max-train does not say otherwise",
+    )
     add_column(parser)
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
@@ -78,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rounds of local search per vector, in the place of what the effort stands for",
     )
     add("--beam", type=whole(1, 65535), metavar="N", help="partial codes that the beam keeps, with --encoder beam")
+    add("--scheduler", metavar="ADDRESS", help="train on a Dask cluster")
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
     parser.set_defaults(options=options)
 
@@ -87,13 +98,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_overwriting({"-o": args.output}, [args.vectors, args.queries])
     check_output(args.output)
     _choose_encoder(args)
-    X = load(with_column(args.vectors, args.column))
+    X = load_vectors(args.vectors, args.column)
     queries = None if args.queries is None else load_queries(args.queries)
-    with called({**args.options, "X": args.vectors, "queries": str(args.queries)}), Stopwatch() as watch:
-        quantizer = CompositionalCodes(n_jobs=args.jobs, **{name: getattr(args, name) for name in args.options})
+    parameters = {name: getattr(args, name) for name in args.options}
+    if isinstance(X, Files) and args.max_train is None:
+        parameters["max_train"] = max(1, SAMPLE // max(1, X.shape[1] * X.itemsize))
+    names = {**args.options, "X": args.vectors, "queries": str(args.queries)}
+    with called(names), cluster_of(args.scheduler), Stopwatch() as watch:
+        quantizer = CompositionalCodes(n_jobs=args.jobs, **parameters)
         if isinstance(args.progress, Bar):
             args.progress.expect(quantizer._stages(len(X)))
-        quantizer.fit(X, queries=queries, progress=args.progress)
+        quantizer.fit(_on_cluster(X) if args.scheduler else X, queries=queries, progress=args.progress)
     with written(args.output):
         quantizer.save(args.output)
     M, K, d = quantizer.codebooks_.shape
@@ -115,6 +130,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "ended": _why(quantizer),
         "seconds": watch.seconds,
     }
+
+
+def _on_cluster(X: NDArray[Any] | Files) -> Any:
+    """Have the workers read what they can read themselves."""
+    if isinstance(X, Files):
+        return X
+    import dask.array
+
+    return dask.array.from_array(X, chunks=("auto", -1))  # type: ignore[no-untyped-call]
 
 
 def _choose_encoder(args: argparse.Namespace) -> None:

@@ -11,9 +11,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from compcodes import ShardedIndex
 from compcodes.cli.common import amount, load_index, load_model, loss_text
 from compcodes.data import load_queries
 from compcodes.data.files import check_regular, is_vector_file, open_array
+from compcodes.sharded.index import is_sharded
 
 NAME = "info"
 
@@ -22,11 +24,13 @@ _HEADER_LIMIT = 100_000_000  # that of safetensors
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", help="a model, an index, or a file of vectors or ids")
+    parser.add_argument("file", help="a model, an index, the folder of a sharded one, or a file of vectors or ids")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Open the file and describe it."""
+    if is_sharded(args.file):
+        return _sharded(ShardedIndex.open(args.file, args.jobs).verify())
     if is_vector_file(args.file):
         return {"file": args.file, **_describe(args.file)}
     check_regular(args.file)
@@ -57,6 +61,26 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         result |= {"iterations": last["iteration"], "objective": last["objective"]}
     begin, end = header["codebooks"]["data_offsets"]
     return {**result, "bytes": os.path.getsize(args.file), "codebooks_bytes": end - begin}
+
+
+def _sharded(index: ShardedIndex) -> dict[str, Any]:
+    """Describe a folder of shards."""
+    M, K, d = index.quantizer.codebooks_.shape
+    return {
+        "file": str(index.path),
+        "kind": "sharded index",
+        "vectors": len(index),
+        "shards": len(index.shards),
+        "removed": sum(shard.n_removed for shard in index.shards),
+        "version": index.version,
+        "metric": index.metric,
+        "bytes_per_vector": index.bytes_per_vector,
+        "dimension": d,
+        "codebooks": M,
+        "codewords": K,
+        "fingerprint": index.fingerprint[:12],
+        "bytes": sum(shard.bytes for shard in index.shards),
+    }
 
 
 def show(result: dict[str, Any]) -> None:

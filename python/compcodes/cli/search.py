@@ -12,19 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import Index
+from compcodes import Index, ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
     called,
     check_output,
     check_overwriting,
+    cluster_of,
     duration,
     load_index,
+    load_vectors,
     number_of_results,
 )
 from compcodes.cli.parameters import whole
-from compcodes.data import load, load_ids, load_names, load_queries, save
+from compcodes.data import load_ids, load_names, load_queries, save
+from compcodes.sharded.index import is_sharded
 
 NAME = "search"
 
@@ -44,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file of ids not to find: for all queries, or a row for each (queries × ids, −1 for none)",
     )
     add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
+    add("--scheduler", metavar="ADDRESS", help="search a folder of shards on a Dask cluster")
     add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
 
 
@@ -57,18 +61,24 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    index = load_index(args.index, args.jobs)
+    index = ShardedIndex.open(args.index, args.jobs) if is_sharded(args.index) else load_index(args.index, args.jobs)
+    if args.scheduler is not None and not isinstance(index, ShardedIndex):
+        raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
+    if args.exclude is not None and isinstance(index, ShardedIndex):
+        raise UsageError("--exclude is for a single index, not for a folder of shards")
     Q = load_queries(args.queries)
-    vectors = None if args.rerank is None else load(args.rerank)
+    vectors = None if args.rerank is None else load_vectors(args.rerank)
     allowed, excluded = (None if path is None else _names(path, index) for path in (args.filter, args.exclude))
     allowed = allowed if allowed is None else allowed.reshape(-1)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
     names |= {"filter": str(args.filter), "exclude": str(args.exclude)}
-    with called(names), Stopwatch() as watch:
-        scores, ids = index.search(
-            Q, k, filter=allowed, exclude=excluded, rerank=vectors, n_candidates=args.candidates, progress=args.progress
-        )
+    given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
+    with called(names), cluster_of(args.scheduler) as client, Stopwatch() as watch:
+        if isinstance(index, ShardedIndex):
+            scores, ids = index.search(Q, k, client=client, **given)
+        else:
+            scores, ids = index.search(Q, k, exclude=excluded, **given)
     is_keyed = ids.dtype == object
     found = ids != (None if is_keyed else -1)
     if len(ids):  # a filter can leave fewer: what all queries have as padding is cut off
@@ -99,10 +109,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def _names(path: str, index: Index[Any]) -> NDArray[Any]:
+def _names(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
     """Read ids, or keys where the index has them."""
-    names = load_names(path) if index.has_keys else load_ids(path)
-    return names.astype(str).astype(object) if index.has_keys and names.dtype != object else names
+    if isinstance(index, ShardedIndex) or not index.has_keys:
+        return load_ids(path)
+    names = load_names(path)
+    return names.astype(str).astype(object) if names.dtype != object else names
 
 
 def _text(key: object) -> str:

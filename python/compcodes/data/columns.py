@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from compcodes.interop.columns import from_arrow
 
-__all__ = ["load_hdf5", "load_parquet", "names_of_parquet"]
+__all__ = ["columns_of", "load_hdf5", "load_parquet", "names_of_parquet", "vectors_of"]
 
 
 def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
@@ -45,6 +45,29 @@ def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
         raise ValueError(f"{path}: {error}") from None
     read = [_column(path, name, table.column(name)) for name in columns]
     return read[0] if lists or column is not None else np.stack(read, axis=1)
+
+
+def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], bool]:
+    """Return the columns of a schema that vectors are in, and whether that is one column of lists."""
+    pa = _need("pyarrow", extra="parquet", path=path)
+    lists = [field.name for field in schema if _is_list(pa, field.type)]
+    if column is not None:
+        if column not in schema.names:
+            raise ValueError(f"{path}: no column {column!r}; it holds {', '.join(schema.names) or 'none'}")
+        if column not in lists:
+            raise ValueError(f"{path}: column {column!r} is no column of lists")
+        return [column], True
+    columns = lists or list(schema.names)
+    if len(lists) > 1 or not columns:
+        raise ValueError(f"{path}: expected one column of lists, found {lists}")
+    return columns, bool(lists)
+
+
+def vectors_of(table: Any, column: str | None, path: Any) -> NDArray[Any]:
+    """Return the vectors in a table that has no other columns, (n, d)."""
+    _, is_list = columns_of(table.schema, column, path)
+    read = [_column(path, name, table.column(name)) for name in table.column_names]
+    return read[0] if is_list else np.stack(read, axis=1)
 
 
 def names_of_parquet(path: Path) -> list[str]:

@@ -115,7 +115,7 @@ def save(path: PathLike, array: ArrayLike) -> None:
     array = np.asarray(array)
     target = Path(os.path.realpath(path))
     try:
-        partial = _new_file(target.parent)
+        partial = new_file(target.parent)
         try:
             with partial.open("r+b") as file:
                 # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
@@ -140,7 +140,7 @@ class _Writer:
         self.write = file.write
 
 
-def _new_file(folder: Path) -> Path:
+def new_file(folder: Path) -> Path:
     """Create a file that nobody else has, with the permissions of any new file."""
     while True:
         path = folder / f".compcodes-{secrets.token_hex(6)}.part"

@@ -24,6 +24,7 @@ from compcodes._arrays import (
     check_rows,
 )
 from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start, check_choice
+from compcodes.cluster import again
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
@@ -32,7 +33,8 @@ from compcodes.training.effort import EFFORTS
 from compcodes.training.effort import Effort as Efforts
 from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Local, Report
+from compcodes.training.shards import Local, Report, Shards
+from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE, tune
 from compcodes.training.unit import unit, unit_rows
@@ -204,9 +206,11 @@ class CompositionalCodes(Quantizer):
 
         Parameters
         ----------
-        X : (n, d) array of any real type
+        X : (n, d) array of any real type, `compcodes.data.Files`, dask.array, list of delayed blocks, or Dask column
             Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
-            number.
+            number. What is in blocks stays on the workers of the current `dask.distributed.Client`, which send sums;
+            without a client this process reads it. The codebooks are those of the same rows in one array, up to the
+            order in which float64 sums are added up.
         y : ignored
             Taken as scikit-learn's pipelines pass it: a label or target for each row of `X`.
         queries : (nq, d), optional
@@ -232,17 +236,24 @@ class CompositionalCodes(Quantizer):
             An array is not of real numbers; or `y` looks like queries or weights that were not named.
         """
         self._check()
-        X, weights = self._training_data(X, sample_weight)
-        _refuse_unnamed(y, X)
+        spread = spread_of(X, self.metric == "cosine", self.n_jobs)
+        shards: Shards
+        if spread is None:
+            X, weights = self._training_data(X, sample_weight)
+            shards = Local(X, n_jobs=self.n_jobs)
+        else:
+            shards = spread
+            weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
+        _refuse_unnamed(y, shards.shape)
         if queries is not None:
-            queries = as_queries(queries, X.shape[1], "queries")
+            queries = as_queries(queries, shards.shape[1], "queries")
             if len(queries) == 0:
                 raise ArgumentValueError("queries", f"has shape {queries.shape}: want at least one, or None")
             check_rows("queries", queries)
             queries = unit(queries) if self.metric == "cosine" else queries
         if weights is not None:
             weights = weights / weights.max()  # tiny ones would vanish in products
-        self._adopt(*self._train(X, queries, weights, self.max_train, progress))
+        self._adopt(*again(lambda: self._train(shards, queries, weights, self.max_train, progress)))
         return self
 
     def partial_fit(
@@ -297,11 +308,12 @@ class CompositionalCodes(Quantizer):
         """
         self._check()
         X, weights = self._training_data(X, sample_weight)
-        _refuse_unnamed(y, X)
+        _refuse_unnamed(y, X.shape)
         if not hasattr(self, "codebooks_"):
             if self._count_groups(X.shape[1]) > 1:
                 raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
-            trainer, trained, loss, groups = self._train(X, None, weights, None, progress)
+            plain = Local(X, n_jobs=self.n_jobs)
+            trainer, trained, loss, groups = self._train(plain, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
             self._adopt(trainer, trained, loss, groups)
             self._past = streaming.Past(trained.codebooks, *sums)
@@ -352,30 +364,32 @@ class CompositionalCodes(Quantizer):
 
     def _train(
         self,
-        X: NDArray[Any],
+        plain: Shards,
         queries: NDArray[np.float32] | None,
         weights: NDArray[np.float64] | None,
         max_train: int | None,
         progress: ProgressLike,
     ) -> tuple[Trainer, Trained, losses.Loss, Groups | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init, n_groups = self._init_for(X.shape[1]), self._count_groups(X.shape[1])
+        init, n_groups = self._init_for(plain.shape[1]), self._count_groups(plain.shape[1])
+        if n_groups > 1 and not isinstance(init, str):
+            raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
+        if n_groups > 1 and not isinstance(plain, Local):
+            raise ArgumentValueError(
+                "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
+            )
         if isinstance(loss, losses.InnerProduct):
-            plain = self._trainer(Local(X, n_jobs=self.n_jobs), seed, staged(progress, "choose loss"))
+            tuner = self._trainer(plain, seed, staged(progress, "choose loss"))
             # Groups have the parameters that suit one of them.
-            plain = replace(plain, n_codebooks=-(-self.n_codebooks // n_groups))
-            loss = tune(plain, loss, queries)
-        shards = Local(X, weights, self.n_jobs)
-        trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
+            tuner = replace(tuner, n_codebooks=-(-self.n_codebooks // n_groups))
+            loss = tune(tuner, loss, queries)
+        trainer = self._trainer(plain.with_weights(weights), seed, staged(progress, "fit")).with_loss(loss, queries)
         if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
-        if isinstance(trainer.shards, Local):
-            trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
+        trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
         if n_groups == 1:
-            return trainer, trainer.run(init), loss, None
-        if not isinstance(init, str):
-            raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
-        trained, groups = GroupTrainer(trainer, n_groups).run(init)
+            return trainer, trainer.run(cast("str | NDArray[np.float32]", init)), loss, None
+        trained, groups = GroupTrainer(trainer, n_groups).run(cast(str, init))
         return trainer, trained, loss, groups
 
     def _count_groups(self, dim: int) -> int:
@@ -397,7 +411,7 @@ class CompositionalCodes(Quantizer):
         self.metric_ = self.metric
         self.loss_ = losses.parameters(loss)
 
-    def _trainer(self, shards: Local, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
+    def _trainer(self, shards: Shards, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder, effort = self._coder(), EFFORTS[self.effort]
         if self._count_groups(shards.shape[1]) > 1:
             effort = effort.of_group()
@@ -604,7 +618,7 @@ class CompositionalCodes(Quantizer):
         )
 
 
-def _refuse_unnamed(y: object, X: NDArray[Any]) -> None:
+def _refuse_unnamed(y: object, vectors: tuple[int, int]) -> None:
     """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
     if y is None:
         return
@@ -612,9 +626,9 @@ def _refuse_unnamed(y: object, X: NDArray[Any]) -> None:
         shape = np.asarray(y).shape
     except ValueError:  # a ragged list
         return
-    if not shape or shape[0] != len(X) or shape[1:] == X.shape[1:]:
+    if not shape or shape[0] != vectors[0] or shape[1:] == vectors[1:]:
         raise ArgumentTypeError(
             "y",
-            f"has shape {shape} beside X of shape {X.shape}: want nothing or targets, which are ignored; queries and "
+            f"has shape {shape} beside X of shape {vectors}: want nothing or targets, which are ignored; queries and "
             "weights are given by name, fit(X, queries=…, sample_weight=…)",
         )

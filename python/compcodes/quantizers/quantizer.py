@@ -15,6 +15,7 @@ from compcodes._arrays import as_codes, as_count, as_vectors, check_features
 from compcodes.errors import ArgumentValueError
 from compcodes.estimator import Estimator
 from compcodes.progress import ProgressLike, staged
+from compcodes.training.sources import is_dask_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,8 @@ class Quantizer(Estimator):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Vectors; read a chunk at a time.
+            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, with blocks (rows, M), and
+            are computed when they are asked for, each task on one thread.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -94,6 +96,11 @@ class Quantizer(Estimator):
         ValueError, TypeError
             `X` has another shape or dtype, or holds NaN or infinity (with the row).
         """
+        if is_dask_array(X):
+            from compcodes.training.dask import encoded
+
+            lazy: NDArray[np.uint8] = encoded(self, X)
+            return lazy
         X = as_vectors(X, "X", self._fitted().shape[2])
         return self._encode(X, staged(progress, "encode"))
 
@@ -322,10 +329,12 @@ class Quantizer(Estimator):
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        for name, value in state.items():  # arrays that came over a network may begin anywhere in what was received
+            unaligned = isinstance(value, np.ndarray) and not value.flags.aligned
+            vars(self)[name] = value.copy() if unaligned else value
         for name in ("codebooks_", "directions_"):
             if name in state:
-                state[name].flags.writeable = False  # pickles do not keep it
+                vars(self)[name].flags.writeable = False  # pickles do not keep it
 
     def _prepared(self, arrays: tuple[object, ...], settings: object, make: Callable[[], Prepared]) -> Prepared:
         """Return what `make` makes for encoding with these arrays and settings: made once, for copies of the model too.

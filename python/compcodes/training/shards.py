@@ -20,7 +20,7 @@ from compcodes.training.demand import demand
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
 
-__all__ = ["Codes", "Doubles", "Floats", "Local", "Part", "Report", "Shards", "Sums", "Worst"]
+__all__ = ["Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Report", "Shards", "Sums", "Worst"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -29,6 +29,26 @@ Codes: TypeAlias = Any
 Sums: TypeAlias = tuple[Doubles, Doubles]
 Worst: TypeAlias = tuple[Doubles, Floats, NDArray[np.uint8]]
 Report: TypeAlias = Callable[[int, int], object]
+
+
+class Moments(Protocol):
+    """Weights, mean and spread of vectors."""
+
+    @property
+    def weight(self) -> float:
+        """Σ w."""
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of a row."""
+
+    @property
+    def deviation(self) -> Doubles:
+        """Standard deviation of each dimension, (d,)."""
+
+    @property
+    def variance(self) -> float:
+        """Mean squared distance to the mean."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +70,16 @@ class Shards(Protocol):
     def check(self) -> None:
         """Raise a ValueError that names the first row that is not finite, if any."""
 
+    def with_weights(self, weights: Doubles | None) -> Shards:
+        """Return the same vectors with weights (n,); None leaves those they have."""
+
     def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Shards:
         """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
 
-    def moments(self, directions: Floats | None) -> _core.Moments:
+    def sampled(self, count: int | None, seed: int) -> Shards:
+        """Return at most `count` rows, drawn by weight."""
+
+    def moments(self, directions: Floats | None) -> Moments:
         """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
@@ -111,13 +137,13 @@ class Local:
     def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Local:
         """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
         norms = _core.norms(self.X, objective.directions, self.n_jobs)
-        weights = _core.weights_by_norm(norms, loss.weight_power or 0.0)
-        if queries is not None and loss.demand:
-            wanted = demand(self.X, queries, seed, self.n_jobs)
-            weights = (1 - loss.demand) * (1.0 if weights is None else weights) + loss.demand * wanted
-        if weights is not None and self.weights is not None:
-            weights *= self.weights
-        return replace(self, weights=self.weights if weights is None else weights)
+        by_norm = _core.weights_by_norm(norms, loss.weight_power or 0.0)
+        wanted = demand(self.X, queries, seed, self.n_jobs) if queries is not None and loss.demand else None
+        return self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+
+    def with_weights(self, weights: Doubles | None) -> Local:
+        """Return the same vectors with weights (n,); None leaves those they have."""
+        return self if weights is None else replace(self, weights=weights)
 
     def sampled(self, count: int | None, seed: int) -> Local:
         """Return at most `count` rows, drawn by weight; in order, which a memory map reads well.
@@ -126,25 +152,13 @@ class Local:
         those that queries find) are then all in the sample, and no row that is drawn counts more than twice as much
         as in an even draw.
         """
-        if count is None or len(self.X) <= count:
+        drawn = drawn_rows(len(self.X), self.weights, count, seed)
+        if drawn is None:
             return self
-        weights, rng = self.weights, np.random.default_rng(seed)
-        if weights is None:
-            rows = np.sort(rng.choice(len(self.X), count, replace=False))
-            return replace(self, X=_taken(self.X, rows))
-        rows = np.flatnonzero(weights)
-        if len(rows) > count:
-            chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
-            # Systematic sampling: a grid of random offset over the chances, end to end in random order.
-            order = rng.permutation(len(rows))
-            ends = np.cumsum(chances[order])
-            drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
-            drawn = np.sort(order[drawn])
-            rows, weights = rows[drawn], weights / weights.mean()
-            return replace(self, X=_taken(self.X, rows), weights=weights[rows] / chances[drawn])
-        return replace(self, X=_taken(self.X, rows), weights=weights[rows])
+        rows, weights = drawn
+        return replace(self, X=_taken(self.X, rows), weights=weights)
 
-    def moments(self, directions: Floats | None) -> _core.Moments:
+    def moments(self, directions: Floats | None) -> Moments:
         """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
         return _core.Moments(self.X, self.weights, directions, self.n_jobs)
 
@@ -180,11 +194,11 @@ class Local:
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""
         codes, _, errors = coder.build(self.n_jobs).improve(self.X, codes, self.n_jobs, report)
-        return codes, self._total(errors)
+        return codes, self.total(errors)
 
     def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
         """Sum up w·loss."""
-        return self._total(self._errors(objective, codebooks, codes))
+        return self.total(self._errors(objective, codebooks, codes))
 
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
@@ -205,10 +219,43 @@ class Local:
     def _errors(self, objective: Objective, codebooks: Floats, codes: Codes) -> Doubles:
         return _core.errors(codebooks, self.X, codes, objective.eta, self.n_jobs, directions=objective.directions)
 
-    def _total(self, errors: Doubles) -> float:
+    def total(self, errors: Doubles) -> float:
+        """Sum up w·error; `errors` are lost."""
         if self.weights is not None:
             errors *= self.weights
         return float(errors.sum())
+
+
+def combined(by_norm: Doubles | None, wanted: Doubles | None, share: float, own: Doubles | None) -> Doubles | None:
+    """Weights of rows by norm, by demand for a `share`, and of their own; None where all count alike."""
+    weights = by_norm
+    if wanted is not None:
+        weights = (1 - share) * (1.0 if weights is None else weights) + share * wanted
+    if weights is not None and own is not None:
+        weights *= own
+    return own if weights is None else weights
+
+
+def drawn_rows(
+    n: int, weights: Doubles | None, count: int | None, seed: int
+) -> tuple[NDArray[np.int64], Doubles | None] | None:
+    """Draw at most `count` of `n` rows by weight (see `Local.sampled`): which, and what they weigh. None: all."""
+    if count is None or n <= count:
+        return None
+    rng = np.random.default_rng(seed)
+    if weights is None:
+        return np.sort(rng.choice(n, count, replace=False)), None
+    rows = np.flatnonzero(weights)
+    if len(rows) <= count:
+        return rows, weights[rows]
+    chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
+    # Systematic sampling: a grid of random offset over the chances, end to end in random order.
+    order = rng.permutation(len(rows))
+    ends = np.cumsum(chances[order])
+    drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
+    drawn = np.sort(order[drawn])
+    rows, weights = rows[drawn], weights / weights.mean()
+    return rows, weights[rows] / chances[drawn]
 
 
 def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:

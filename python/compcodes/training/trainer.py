@@ -20,7 +20,7 @@ from compcodes.errors import ArgumentValueError
 from compcodes.training import losses, solver
 from compcodes.training.encoders import Encoder, Greedy, Pass
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Codes, Doubles, Floats, Report, Shards, Sums
+from compcodes.training.shards import Codes, Doubles, Floats, Moments, Report, Shards, Sums
 
 __all__ = ["Trained", "Trainer", "normal_equations"]
 
@@ -211,7 +211,7 @@ class Trainer:
         return _finite(_core.perturbed(codebooks, deviation, self.selection, self.seed, iteration, iterations))
 
     @cached_property
-    def moments(self) -> _core.Moments:
+    def moments(self) -> Moments:
         """Sums of weights, mean and spread of the vectors."""
         return self.shards.moments(None)
 

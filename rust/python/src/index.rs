@@ -61,6 +61,11 @@ impl Index {
         Self { index: Shared::new(index) }
     }
 
+    /// The index as it is.
+    pub(crate) fn now(&self) -> PyResult<Look> {
+        self.index.peek()
+    }
+
     /// Prepares a change and makes it; returns how many vectors it adds, removes or replaces. After an exception nothing
     /// is changed.
     fn change(
@@ -121,7 +126,7 @@ impl Index {
     }
 }
 
-type Look = Arc<compcodes::Index>;
+pub(crate) type Look = Arc<compcodes::Index>;
 
 #[pymethods]
 impl Index {
@@ -467,9 +472,9 @@ impl Index {
 /// Vectors that wait for exact scores.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Candidates {
-    candidates: compcodes::index::Candidates,
+    pub(crate) candidates: compcodes::index::Candidates,
     /// Those of their ids, where vectors have keys.
-    keys: Option<Vec<String>>,
+    pub(crate) keys: Option<Vec<String>>,
 }
 
 #[pymethods]

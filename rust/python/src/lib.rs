@@ -7,6 +7,7 @@ mod index;
 mod model;
 mod names;
 mod run;
+mod sharded;
 mod shared;
 mod steps;
 mod targets;
@@ -35,10 +36,13 @@ mod core {
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]
+    use super::sharded::Shards;
+    #[pymodule_export]
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
-        lloyd, multiply, normal_equations, norms, part, pass_seed, perturbed, pull, random_vectors, reseed,
-        residual_kmeans, rotated, sample_rows, stretch, sums, train, uses, weights_by_norm, worst,
+        lloyd, moment_rows, multiply, normal_equations, norms, part, pass_seed, perturbed, pull,
+        random_vectors, reseed, residual_kmeans, rotated, sample_rows, stretch, sums, train, uses,
+        weights_by_norm, worst,
     };
     #[pymodule_export]
     use super::targets::Target;

@@ -303,6 +303,12 @@ impl PyMoments {
     }
 }
 
+/// The rows of `n` that mean and spread are those of, (r,) i64, in order.
+#[pyfunction]
+pub(crate) fn moment_rows(py: Python<'_>, n: usize) -> Bound<'_, PyArray1<i64>> {
+    moments::rows(n).map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
 /// Weight of the pull of codewords to the mean of their codebook, in the unit of the diagonal of A.
 #[pyfunction]
 pub(crate) fn pull(

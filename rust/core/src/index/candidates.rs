@@ -75,17 +75,28 @@ impl Index {
     }
 
     fn named(&self, positions: Array2<i64>, bounds: Option<Vec<Option<f32>>>) -> Candidates {
+        Candidates::named(positions, bounds, self.settings.metric, |position| self.ids.at(position as usize))
+            .0
+    }
+}
+
+impl Candidates {
+    /// Those at `positions`, (nq, n) and −1 for none, whose ids `id` tells; and the positions of [`ids`](Self::ids).
+    pub(super) fn named(
+        positions: Array2<i64>,
+        bounds: Option<Vec<Option<f32>>>,
+        metric: Metric,
+        id: impl Fn(i64) -> i64,
+    ) -> (Self, Vec<i64>) {
         let mut distinct: Vec<i64> = positions.iter().copied().filter(|&position| position >= 0).collect();
         distinct.par_sort_unstable();
         distinct.dedup();
         let mut places = positions;
         places.mapv_inplace(|position| distinct.binary_search(&position).map_or(-1, |place| place as i64));
-        let ids = distinct.into_iter().map(|position| self.ids.at(position as usize)).collect();
-        Candidates { ids, places, bounds, metric: self.settings.metric }
+        let ids = distinct.iter().map(|&position| id(position)).collect();
+        (Self { ids, places, bounds, metric }, distinct)
     }
-}
 
-impl Candidates {
     /// The ids of all candidates, each once.
     #[must_use]
     pub fn ids(&self) -> &[i64] {

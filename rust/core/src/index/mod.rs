@@ -11,6 +11,7 @@ mod ids;
 mod keys;
 mod measure;
 mod search;
+pub mod sharded;
 mod side;
 
 use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};

@@ -18,7 +18,7 @@ use crate::vectors::metric::Metric;
 use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
-const BATCH: usize = 1024;
+pub(super) const BATCH: usize = 1024;
 /// Scales that change nothing.
 const ONES: Levels = [1.0; 256];
 
@@ -52,11 +52,11 @@ struct Scan<'a> {
 }
 
 /// A query whose inner products f32 cannot hold.
-fn beyond(row: usize) -> Error {
+pub(super) fn beyond(row: usize) -> Error {
     invalid!("Q row {row} is too large: its inner products are beyond float32; scale queries or vectors down")
 }
 
-fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
+pub(super) fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
     let is_finite = |row: ArrayView1<'_, f32>| row.iter().all(|value| value.is_finite());
     match queries.outer_iter().position(|row| !is_finite(row)) {
         Some(row) => Err(Error::NotFinite { what: "queries", row }),
@@ -260,7 +260,12 @@ impl Index {
     }
 
     /// Refuses queries whose products with codewords are beyond f32: an infinity less another is no score.
-    fn check_products(&self, queries: ArrayView2<'_, f32>, tables: &Tables, first: usize) -> Result<()> {
+    pub(super) fn check_products(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        tables: &Tables,
+        first: usize,
+    ) -> Result<()> {
         let most = f64::from(f32::MAX) / 4.0;
         for (row, query) in queries.outer_iter().enumerate() {
             let norm = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>().sqrt();
@@ -273,7 +278,7 @@ impl Index {
     }
 
     /// All vectors, in segments that share levels.
-    fn segments<'a>(
+    pub(super) fn segments<'a>(
         &'a self,
         allowed: Option<&'a [u64]>,
         scored: Scored,

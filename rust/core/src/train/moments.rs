@@ -12,6 +12,11 @@ const ROWS: usize = 20_000;
 /// Rows whose sums are added up apart.
 const CHUNK: usize = 64;
 
+/// The rows of `n` that are looked at, in order: fewer than 40,000.
+pub fn rows(n: usize) -> impl Iterator<Item = usize> {
+    (0..n).step_by((n / ROWS).max(1))
+}
+
 /// Sums of some rows, from which mean and variance follow. Those of shards are merged.
 #[derive(Clone, Debug)]
 pub struct Moments {
@@ -42,7 +47,7 @@ impl Moments {
         let stretched = directions.map(|directions| directions.stretched(x)).transpose()?;
         let x = stretched.as_ref().map_or(x, |stretched| stretched as &dyn Vectors);
         let (n, d) = (x.n(), x.dim());
-        let rows: Vec<usize> = (0..n).step_by((n / ROWS).max(1)).collect();
+        let rows: Vec<usize> = rows(n).collect();
         let mut moments = Self::none(d);
         moments.rows = n as f64;
         moments.weight = weights.map_or(n as f64, |weights| weights.iter().sum());

@@ -1,0 +1,136 @@
+"""Tasks on the workers of a Dask cluster, as training and searching submit them.
+
+Dask is imported by who has a client, not here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from compcodes import _core
+from compcodes.errors import ArgumentTypeError
+
+__all__ = ["Workers", "again", "same_version", "share_of_threads"]
+
+T = TypeVar("T")
+
+LARGE = 8_000_000
+"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that
+takes the place of another; it warns of tasks above 10 MB."""
+ATTEMPTS = 3
+"""How often work is begun, where a worker takes with it what cannot be computed again."""
+PATIENCE = 60
+"""Seconds to wait for the first worker."""
+
+
+class Workers:
+    """The workers of a `dask.distributed.Client`."""
+
+    def __init__(self, client: Any) -> None:
+        if not (callable(getattr(client, "submit", None)) and callable(getattr(client, "nthreads", None))):
+            raise ArgumentTypeError("client", f"is {client!r}: want a dask.distributed.Client")
+        if getattr(client, "asynchronous", False):
+            raise ArgumentTypeError("client", "is asynchronous: want a Client(asynchronous=False)")
+        self.client = client
+
+    def addresses(self) -> list[str]:
+        """Return where the workers are, in an order of its own. Waits for the first one."""
+        if not self.client.nthreads():
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        return sorted(self.client.nthreads())
+
+    def share(self, value: Any) -> Any:
+        """Have a value sent to each worker that needs it, once: what a task takes in its place."""
+        if _size(value) > LARGE:
+            return self.client.scatter(value, broadcast=True, hash=False)
+        return self.client.submit(_itself, value, pure=False, key=None)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        """Have a function called on a worker, on another one if that is gone; returns a future."""
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        return self.client.submit(called, function, *arguments, pure=False, **where)
+
+    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
+        """Wait for results, in order; `finished` is told of each that is there, by number."""
+        if finished is not None:
+            from distributed import as_completed
+
+            numbers = {future.key: i for i, future in enumerate(futures)}
+            for future in as_completed(futures):  # type: ignore[no-untyped-call]
+                finished(numbers[future.key])
+        results: list[Any] = self.client.gather(list(futures))
+        return results
+
+
+def again(work: Callable[[], T]) -> T:
+    """Do work on a cluster anew where it lost, with a worker, what no other one can compute: large shared values."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(_lost()):
+            return work()
+    return work()
+
+
+def _lost() -> type[BaseException]:
+    """Return what Dask raises for results that are gone."""
+    if "distributed" not in sys.modules:
+        return Nothing
+    from distributed.client import FutureCancelledError
+
+    return cast("type[BaseException]", FutureCancelledError)
+
+
+class Nothing(Exception):
+    """What is never raised."""
+
+
+def same_version(version: str) -> None:
+    """Refuse, on a worker, to work for a client with another release: its numbers might be others."""
+    if version != _core.__version__:
+        raise RuntimeError(
+            f"this worker has compcodes {_core.__version__}, the client {version}: install the same on all machines"
+        )
+
+
+def share_of_threads() -> int | None:
+    """Return how many threads are a task's that has its worker for itself; None outside of a worker: all."""
+    try:
+        from distributed import get_worker
+
+        return int(get_worker().state.nthreads)
+    except (ImportError, ValueError):
+        return None
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with arguments that came over the network: arrays may begin anywhere in what was received."""
+    return function(*map(_aligned, arguments))
+
+
+def _aligned(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value if value.flags.aligned else value.copy()
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_aligned, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {field.name: _aligned(getattr(value, field.name)) for field in fields(value) if field.init}
+        same = all(getattr(value, name) is one for name, one in changed.items())
+        return value if same else replace(value, **changed)
+    return value
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _size(value: Any) -> int:
+    """Bytes of arrays in a value, about."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    parts = value if isinstance(value, (tuple, list)) else vars(value).values() if hasattr(value, "__dict__") else ()
+    return sum(_size(part) for part in parts)

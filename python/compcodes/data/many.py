@@ -1,0 +1,334 @@
+"""Vectors in many files: a folder, a pattern or a list of them, read piece by piece, here or from object stores."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import itertools
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes.data.columns import columns_of, vectors_of
+
+__all__ = ["Files", "Piece", "is_many", "open_many"]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+KINDS = (".npy", ".fvecs", ".bvecs", ".ivecs", ".parquet")
+PIECE = 1 << 26
+"""Bytes of vectors that a piece holds, about."""
+_VALUES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some vectors of one file: what a worker needs to read them."""
+
+    path: str
+    first: int
+    """Row of the file; of Parquet, row group."""
+    last: int
+    rows: int
+    dim: int
+    column: str | None = None
+
+    def load(self) -> NDArray[Any]:
+        """Read them, (rows, d).
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            It holds something else than when it was opened.
+        """
+        kind = _kind(self.path)
+        with _opened(self.path) as file:
+            if kind == ".parquet":
+                array = _row_groups(file, self.path, range(self.first, self.last), self.column)
+            else:
+                layout = _layout(file, self.path, kind)
+                file.seek(layout.start + self.first * layout.stride)
+                raw = file.read((self.last - self.first) * layout.stride)
+                array = layout.rows_of(raw, self.path)
+        if array.shape != (self.rows, self.dim):
+            raise ValueError(
+                f"{self.path}: rows {self.first} to {self.last} have shape {array.shape}, they had "
+                f"{(self.rows, self.dim)}: was the file changed?"
+            )
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+@dataclass(frozen=True)
+class Files:
+    """The vectors of many files, one after the other, as an array (n, d) that is read by pieces.
+
+    It has `shape`, `dtype` and `len`; a slice of it, or an array of row numbers, is read when it is asked for.
+    """
+
+    _pieces: tuple[Piece, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+        return len(self), self._pieces[0].dim if self._pieces else 0
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def pieces(self) -> list[Piece]:
+        """Return the pieces, in order."""
+        return list(self._pieces)
+
+    def piece_sizes(self) -> tuple[list[int], int]:
+        """Return how many rows each piece has, and d."""
+        return [piece.rows for piece in self._pieces], self.shape[1]
+
+    def blocks(self, first: int = 0, last: int | None = None) -> Iterator[NDArray[Any]]:
+        """Read rows from `first` up to `last`, a piece at a time."""
+        last = len(self) if last is None else last
+        for start, piece in zip(self._starts, self._pieces, strict=False):
+            a, b = max(first, int(start)), min(last, int(start) + piece.rows)
+            if a < b:
+                yield piece.load()[a - start : b - start]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        if isinstance(rows, slice):
+            first, last, step = rows.indices(len(self))
+            if step == 1:
+                found = list(self.blocks(first, last))
+                return np.concatenate(found) if found else np.zeros((0, self.shape[1]), self.dtype)
+            rows = np.arange(first, last, step)
+        wanted = np.asarray(rows)
+        wanted = np.where(wanted < 0, wanted + len(self), wanted)
+        out = np.empty((len(wanted), self.shape[1]), self.dtype)
+        of = np.searchsorted(self._starts, wanted, side="right") - 1
+        for piece in np.unique(of):
+            own = of == piece
+            out[own] = self._pieces[piece].load()[wanted[own] - self._starts[piece]]
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        whole = self[:]
+        return whole if dtype is None else whole.astype(dtype)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0] + [piece.rows for piece in self._pieces])
+
+
+def is_many(path: Any) -> bool:
+    """Whether `open_many` is meant: a folder, a pattern, a list, or something beyond the local file system."""
+    if isinstance(path, (list, tuple)):
+        return True
+    name = os.fspath(path)
+    return "://" in name or os.path.isdir(name) or (glob.has_magic(name) and not os.path.exists(name))
+
+
+def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) -> Files:
+    """Open the vector files of a folder, a pattern such as ``"data/*.parquet"``, or a list of paths.
+
+    Only their heads are read. Files come in the order of their names; those of a list in its order. Paths with a
+    protocol, such as ``s3://bucket/folder``, are opened with fsspec.
+
+    Parameters
+    ----------
+    source : str, path or list of these
+        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; of a folder, all files with these endings.
+    column : str, optional
+        Of Parquet files, the column of vectors. By default the only column of lists, or all columns of numbers.
+
+    Returns
+    -------
+    Files
+        What `fit`, `Index` and `ShardedIndex.build` read piece by piece.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    ValueError
+        There are no files; one is damaged; or they differ in d or type.
+    ImportError
+        A package that is needed is not installed.
+    """
+    paths = _paths(source)
+    if not paths:
+        raise ValueError(f"{source}: no vector files, want some of {', '.join(KINDS)}")
+    pieces: list[Piece] = []
+    kinds: dict[np.dtype[Any], str] = {}
+    for path in paths:
+        own, dtype = _pieces_of(path, column)
+        pieces += own
+        if own:
+            kinds.setdefault(dtype, path)
+    dims = {piece.dim: piece.path for piece in pieces}
+    for what, found in (("dimensions", dims), ("types", kinds)):
+        if len(found) > 1:
+            (one, at), (other, there) = list(found.items())[:2]
+            raise ValueError(f"{at} and {there} hold vectors of different {what}: {one} and {other}")
+    return Files(tuple(pieces), next(iter(kinds), np.dtype(np.float32)))
+
+
+def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
+    if isinstance(source, (list, tuple)):
+        return [os.fspath(path) for path in source]
+    name = os.fspath(source)  # type: ignore[arg-type]
+    if "://" in name:
+        system, path = _system(name)
+        if glob.has_magic(path):
+            found = system.glob(path)
+        elif system.isdir(path):
+            found = [each for each in system.ls(path, detail=False) if _kind(each) in KINDS]
+        else:
+            found = [path]
+        return sorted(map(system.unstrip_protocol, found))
+    if os.path.isdir(name):
+        return sorted(os.fspath(path) for path in Path(name).iterdir() if _kind(path.name) in KINDS)
+    return sorted(glob.glob(name)) if glob.has_magic(name) else [name]
+
+
+def _pieces_of(path: str, column: str | None) -> tuple[list[Piece], np.dtype[Any]]:
+    """Return the pieces of a file, and the type of its numbers."""
+    kind = _kind(path)
+    if kind not in KINDS:
+        raise ValueError(f"{path}: unknown kind of vector file {kind!r}, expected one of {', '.join(KINDS)}")
+    with _opened(path) as file:
+        if kind == ".parquet":
+            return _parquet_pieces(file, path, column)
+        layout = _layout(file, path, kind)
+    step = max(1, PIECE // max(layout.stride, 1))
+    bounds = [*range(0, layout.rows, step), layout.rows]
+    pairs = itertools.pairwise(bounds)
+    return [Piece(path, a, b, b - a, layout.dim) for a, b in pairs], layout.dtype
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where rows are in a file that has them at a fixed stride."""
+
+    start: int
+    stride: int
+    skip: int
+    """Bytes at the beginning of a row that are no values."""
+    rows: int
+    dim: int
+    dtype: np.dtype[Any]
+
+    def rows_of(self, raw: bytes, path: str) -> NDArray[Any]:
+        table = np.frombuffer(raw, np.uint8)
+        if len(table) % self.stride:
+            raise ValueError(f"{path}: cut off")
+        table = table.reshape(-1, self.stride)
+        if self.skip:
+            dims = np.ascontiguousarray(table[:, : self.skip]).view("<i4")[:, 0]
+            if (dims != self.dim).any():
+                raise ValueError(f"{path}: a vector claims {dims[dims != self.dim][0]} dimensions, not {self.dim}")
+        return np.ascontiguousarray(table[:, self.skip :]).view(self.dtype)
+
+
+def _layout(file: BinaryIO, path: str, kind: str) -> _Layout:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if kind == ".npy":
+        try:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+        except ValueError as error:
+            raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from None
+        if len(shape) != 2 or dtype.kind not in "fiu" or (fortran and min(shape) > 1):
+            order = " in Fortran order" if fortran else ""
+            raise ValueError(
+                f"{path}: vectors must be a 2-D array of numbers in C order, found shape {shape} of {dtype}{order}"
+            )
+        layout = _Layout(file.tell(), shape[1] * dtype.itemsize, 0, shape[0], shape[1], dtype)
+    else:
+        dtype = np.dtype(_VALUES[kind])
+        head = file.read(4)
+        if len(head) < 4:
+            raise ValueError(f"{path}: no vectors in it, {size} bytes")
+        (dim,) = struct.unpack("<i", head)
+        stride = 4 + dim * dtype.itemsize
+        if dim < 1 or size % stride:
+            raise ValueError(f"{path}: {size} bytes are not a whole number of vectors of {dim} dimensions")
+        layout = _Layout(0, stride, 4, size // stride, dim, dtype)
+    if layout.start + layout.rows * layout.stride > size:
+        raise ValueError(f"{path}: cut off, {size} bytes are fewer than {layout.rows} vectors take")
+    return layout
+
+
+def _parquet_pieces(file: BinaryIO, path: str, column: str | None) -> tuple[list[Piece], np.dtype[Any]]:
+    parquet = _need("pyarrow.parquet", "parquet", path)
+    opened = _parquet(parquet, file, path)
+    meta = opened.metadata
+    names, _ = columns_of(opened.schema_arrow, column, path)
+    filled = [i for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
+    if not filled:
+        return [], np.dtype(np.float32)
+    head = next(opened.iter_batches(batch_size=1, row_groups=filled[:1], columns=names))
+    one = vectors_of(_need("pyarrow", "parquet", path).Table.from_batches([head]), column, path)
+    dim, dtype = one.shape[1], one.dtype
+    pieces, first, rows = [], 0, 0
+    most = max(1, PIECE // max(1, dim * dtype.itemsize))
+    for i in range(meta.num_row_groups):
+        count = meta.row_group(i).num_rows
+        if rows and rows + count > most:
+            pieces.append(Piece(path, first, i, rows, dim, column))
+            first, rows = i, 0
+        rows += count
+    pieces.append(Piece(path, first, meta.num_row_groups, rows, dim, column))
+    return [piece for piece in pieces if piece.rows], dtype
+
+
+def _row_groups(file: BinaryIO, path: str, groups: range, column: str | None) -> NDArray[Any]:
+    opened = _parquet(_need("pyarrow.parquet", "parquet", path), file, path)
+    names, _ = columns_of(opened.schema_arrow, column, path)
+    # The threads of one process are shared out by who reads.
+    return vectors_of(opened.read_row_groups(list(groups), columns=names, use_threads=False), column, path)
+
+
+def _parquet(parquet: Any, file: BinaryIO, path: str) -> Any:
+    invalid = importlib.import_module("pyarrow").ArrowInvalid
+    try:
+        return parquet.ParquetFile(file)
+    except invalid as error:
+        raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
+
+
+def _kind(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _opened(path: str) -> Any:
+    if "://" not in path:
+        return open(path, "rb")
+    system, name = _system(path)
+    return system.open(name, "rb")
+
+
+def _system(path: str) -> tuple[Any, str]:
+    system, name = _need("fsspec.core", "dask", path).url_to_fs(path)
+    return system, name
+
+
+def _need(module: str, extra: str, path: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise ImportError(f"{path}: reading it needs {package}; run: pip install 'compcodes[{extra}]'") from None

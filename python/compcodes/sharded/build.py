@@ -1,0 +1,158 @@
+"""Building a sharded index of vectors that no memory holds: shard by shard, and on from where it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes._arrays import check_rows
+from compcodes.cluster import Workers, same_version, share_of_threads
+from compcodes.data.files import new_file
+from compcodes.data.many import Files
+from compcodes.errors import ArgumentValueError
+from compcodes.index import Index
+from compcodes.training.held import block_of
+from compcodes.training.sources import is_dask_array
+
+if TYPE_CHECKING:
+    from compcodes.sharded.index import ShardedIndex
+
+__all__ = ["Rows", "add_all", "rows_of"]
+
+CHUNK = 1 << 26
+"""Bytes of vectors that are encoded at a time."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Vectors that are read from one row up to another."""
+
+    shape: tuple[int, int]
+    name: str
+    """Tells them from others: an interrupted build goes on only with the same."""
+    between: Callable[[int, int], Any]
+    """What has blocks for some rows, to be passed to a worker."""
+
+
+def rows_of(X: Any) -> Rows:
+    """Take an array, files, or an array of Dask."""
+    if isinstance(X, Files):
+        digest = hashlib.sha256(repr([(p.path, p.first, p.last, p.rows, p.column) for p in X.pieces()]).encode())
+        return Rows(X.shape, f"files {digest.hexdigest()[:16]}", lambda a, b: _OfFiles(X, a, b))
+    if is_dask_array(X):
+        if X.ndim != 2 or any(n != n for n in X.shape):
+            raise ArgumentValueError("X", f"has shape {X.shape}: want (n, d), known: call compute_chunk_sizes()")
+        one = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        return Rows(X.shape, f"dask {one.name}", lambda a, b: list(np.ravel(one[a:b].to_delayed())))
+    n, d = X.shape
+    ends = np.ascontiguousarray(X[[0, n // 2, n - 1]]) if n else np.zeros((0, d))
+    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode() + ends.tobytes())
+    return Rows(X.shape, f"array {digest.hexdigest()[:16]}", lambda a, b: [X[a:b]])
+
+
+@dataclass(frozen=True)
+class _OfFiles:
+    files: Files
+    first: int
+    last: int
+
+    def blocks(self) -> Iterable[NDArray[Any]]:
+        return self.files.blocks(self.first, self.last)
+
+
+def add_all(
+    index: ShardedIndex,
+    rows: Rows,
+    n_shards: int,
+    client: Any,
+    report: Callable[[int, int], object] | None,
+) -> None:
+    """Add what is not there yet of `n_shards` shards, each of a run of rows whose numbers are the ids."""
+    n = rows.shape[0]
+    bounds = [n * i // n_shards for i in range(n_shards + 1)]
+    sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
+    have = {shard.source for shard in index.shards}
+    if others := have - set(sources.values()):
+        raise ValueError(
+            f"{index.path}: holds shards of other vectors or of another number of shards ({others.pop()}): build in "
+            "another folder"
+        )
+    left = {run: source for run, source in sources.items() if source not in have}
+    done = [n - sum(b - a for a, b in left)]
+
+    def add(run: tuple[int, int], source: str, path: Path) -> None:
+        try:
+            index._take([(path, _core.Index.load(os.fspath(path), True), source)], run[0], in_order=True)
+        finally:
+            path.unlink(missing_ok=True)
+        done[0] += run[1] - run[0]
+        if report is not None:
+            report(done[0], n)
+
+    model = index._opened.manifest.model
+    if client is None:
+        for run, source in left.items():
+            here = done[0]
+            within = None if report is None else lambda rows, here=here: report(here + rows, n)
+            add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run))))
+        return
+    from distributed import as_completed
+
+    workers, folder = Workers(client), Path(os.path.abspath(index.path))
+    futures = {}
+    for run, source in left.items():
+        blocks = rows.between(*run)
+        arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
+        futures[workers.submit(_write_there, _core.__version__, folder, model, run[0], *arguments)] = run, source
+    for future in as_completed(futures):  # type: ignore[no-untyped-call]
+        add(*futures.pop(future), folder / future.result())
+
+
+def _write_there(version: str, folder: Path, model: str, first: int, *blocks: Any) -> str:
+    """Write a shard, on a worker; returns the name of the file."""
+    same_version(version)
+    if not (folder / model).exists():
+        raise FileNotFoundError(
+            2, "a worker does not see the folder of the index: is it at this path there", str(folder)
+        )
+    source = blocks[0] if blocks and isinstance(blocks[0], _OfFiles) else blocks
+    return _write(folder, model, share_of_threads(), None, (first, source)).name
+
+
+def _write(
+    folder: Path,
+    model: str,
+    n_jobs: int | None,
+    report: Callable[[int], object] | None,
+    vectors: tuple[int, Any],
+) -> Path:
+    """Write an index of some vectors, from a row of the whole on, to a new file in the folder."""
+    index = Index.load(folder / model, n_jobs)
+    start, source = vectors
+    blocks: Iterable[Any] = source.blocks() if isinstance(source, _OfFiles) else source
+    for block in blocks:
+        array = block_of(block.compute() if hasattr(block, "dask") else block)
+        step = max(1, CHUNK // max(1, array.shape[1] * array.itemsize))
+        for first in range(0, len(array), step):
+            chunk, row = array[first : first + step], start + len(index)
+            with np.errstate(over="ignore"):  # an error names the row of the whole
+                check_rows("X", chunk.astype(np.float32, copy=False), np.arange(row, row + len(chunk)))
+            index.add(chunk)
+            if report is not None:
+                report(len(index))
+    path = new_file(folder)
+    try:
+        index.save(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,205 @@
+"""What a folder of shards holds: `manifest.json`, replaced as a whole by every change.
+
+A reader sees the manifest of one version or that of the next, never a mixture. Files that a manifest names are never
+written again; those of the version before the current one are kept, so that who has read the manifest finds its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes.data.files import new_file
+
+__all__ = ["MANIFEST", "Manifest", "Shard", "commit", "crc_of", "fingerprint", "locked", "read"]
+
+MANIFEST = "manifest.json"
+FORMAT = "compcodes-shards"
+FORMAT_VERSION = 1
+STALE = 3600.0
+"""Seconds after which an unfinished file, which nobody has written to meanwhile, was left by a process that is gone."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One index file, and what was removed from it."""
+
+    file: str
+    """Name of the index file in the folder."""
+    vectors: int
+    """How many it holds, removed ones too."""
+    first_id: int
+    """What is added to the ids in the file."""
+    lowest_id: int
+    """Of the vectors it holds; −1 of none, as the highest."""
+    highest_id: int
+    bytes: int
+    """Size of the file."""
+    crc32: int
+    """Checksum of the file."""
+    removed: str | None = None
+    """Name of a .npy file with the positions of removed vectors, (r,) int64, ascending."""
+    n_removed: int = 0
+    source: str | None = None
+    """What a build made it of, so that an interrupted one goes on after it."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of a sharded index."""
+
+    version: int
+    fingerprint: str
+    """Of the model whose codes all shards hold: see `fingerprint`."""
+    model: str
+    """Name of the model's file in the folder."""
+    shape: tuple[int, int, int]
+    """M, K and d."""
+    metric: str
+    scale: bool
+    exact_norms: bool
+    residuals: bool
+    next_id: int = 0
+    """Above every id that there ever was."""
+    shards: tuple[Shard, ...] = ()
+    previous: tuple[str, ...] = ()
+    """Files of the version before, which its readers may still open."""
+
+    def files(self) -> set[str]:
+        """Return the names of all files that it needs."""
+        removed = {shard.removed for shard in self.shards if shard.removed}
+        return {self.model} | {shard.file for shard in self.shards} | removed
+
+    @property
+    def settings(self) -> tuple[str, bool, bool, bool]:
+        """What an index of it measures and keeps."""
+        return self.metric, self.scale, self.exact_norms, self.residuals
+
+
+def fingerprint(codebooks: NDArray[np.float32]) -> str:
+    """Name codebooks (M, K, d) by a hash of their bytes: codes of others would be sums of other codewords."""
+    digest = hashlib.sha256(repr(codebooks.shape).encode())
+    digest.update(np.ascontiguousarray(codebooks, dtype="<f4").tobytes())
+    return digest.hexdigest()
+
+
+def crc_of(path: Path) -> int:
+    """Checksum of a file."""
+    crc = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def read(folder: Path) -> Manifest:
+    """Read the manifest of a folder.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    ValueError
+        It is none, or of a later version of the format.
+    """
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a manifest of shards ({error})") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a manifest of shards")
+    if content.get("format_version") != FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: version {content.get('format_version')} of the format, this release reads {FORMAT_VERSION}: "
+            "update compcodes"
+        )
+    try:
+        shards = tuple(_made(Shard, shard) for shard in content.pop("shards"))
+        made: Manifest = _made(Manifest, content)
+        M, K, d = made.shape
+        manifest = replace(made, shards=shards, shape=(M, K, d), previous=tuple(made.previous))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged ({error})") from None
+    for name in manifest.files():
+        if name != os.path.basename(name) or name in ("", ".", ".."):
+            raise ValueError(f"{path}: damaged (names the file {name!r} outside its folder)")
+    return manifest
+
+
+def _made(kind: Any, content: dict[str, Any]) -> Any:
+    return kind(**{field.name: content[field.name] for field in fields(kind) if field.name in content})
+
+
+def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manifest:
+    """Replace the manifest by what `change` makes of the current one, None where there is none yet.
+
+    Writers take turns. `change` may rename finished files into the folder; after an error what it wrote is of no
+    account, since no manifest names it.
+    """
+    with locked(folder):
+        current = read(folder) if (folder / MANIFEST).exists() else None
+        made = change(current)
+        version = 0 if current is None else current.version + 1
+        made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION} | asdict(made)
+        partial = new_file(folder)
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(folder / MANIFEST)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync(folder)
+        _tidy(folder, made)
+    return made
+
+
+def sync(folder: Path) -> None:
+    """Have renames in the folder survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _tidy(folder: Path, manifest: Manifest) -> None:
+    """Delete what neither this version nor the one before needs."""
+    kept = manifest.files() | set(manifest.previous)
+    for path in folder.iterdir():
+        ours = path.name.startswith(("shard-", "removed-")) and path.name not in kept
+        with contextlib.suppress(OSError):
+            left = path.name.startswith(".compcodes-") and time.time() - path.stat().st_mtime > STALE
+            if ours or left:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other writers out; the lock of a process that dies is free."""
+    try:
+        import fcntl
+    except ImportError:  # where there is none, one process at a time may write
+        yield
+        return
+    with (folder / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,0 +1,111 @@
+"""One version of a folder of shards, open for searching."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes.sharded import manifest as manifests
+from compcodes.sharded.manifest import Manifest, Shard
+
+__all__ = ["Choice", "Known", "Opened", "open_shards", "opened"]
+
+Known: TypeAlias = dict[tuple[str, int, int, int], _core.Index]
+"""Open indexes, by the file's path, inode, time and size."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a search may find: an array of ids, a range of them, or of some shards a mask of positions each."""
+
+    ids: NDArray[np.int64] | tuple[int, int, int] | None = None
+    masks: tuple[NDArray[np.bool_], ...] | None = None
+
+    def of(self, shards: slice) -> Choice:
+        """Return what it means for some shards in a row."""
+        return self if self.masks is None else Choice(None, self.masks[shards])
+
+    def arguments(self) -> tuple[NDArray[np.int64] | tuple[int, int, int] | None, list[NDArray[np.bool_]] | None]:
+        """Return it as the core takes it."""
+        return self.ids, None if self.masks is None else list(self.masks)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A manifest, and its shards mapped into memory."""
+
+    manifest: Manifest
+    removed: tuple[NDArray[np.int64], ...]
+    """Of each shard the positions that are removed."""
+    shards: _core.Shards
+    known: Known
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Return how many vectors there are before each shard, and in all; removed ones too."""
+        return np.cumsum([0] + [shard.vectors for shard in self.manifest.shards])
+
+
+def opened(folder: Path, before: Opened | None = None) -> Opened:
+    """Open the current version of a folder; files that `before` has open are not opened again.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    ValueError
+        A file is damaged, or is not what the manifest says.
+    """
+    while True:
+        manifest = manifests.read(folder)
+        try:
+            return Opened(manifest, *open_shards(folder, manifest, slice(None), before.known if before else {}))
+        except FileNotFoundError:
+            # Two versions came meanwhile, and took the files away.
+            if manifests.read(folder).version == manifest.version:
+                raise
+
+
+def open_shards(
+    folder: Path, manifest: Manifest, some: slice, known: Known
+) -> tuple[tuple[NDArray[np.int64], ...], _core.Shards, Known]:
+    """Map some of the shards, a slice of them, as one searched whole; with the positions removed from each."""
+    shards, now = manifest.shards[some], Known()
+    removed = tuple(_removed(folder, shard) for shard in shards)
+    for shard in shards:
+        path = folder / shard.file
+        stat = path.stat()
+        if stat.st_size != shard.bytes:
+            raise ValueError(f"{path}: has {stat.st_size} bytes, the manifest says {shard.bytes}")
+        key = os.fspath(path), stat.st_ino, stat.st_mtime_ns, stat.st_size
+        index = known[key] if key in known else _core.Index.load(os.fspath(path), True)
+        if len(index) != shard.vectors:
+            raise ValueError(f"{path}: holds {len(index)} vectors, the manifest says {shard.vectors}")
+        if index.settings() != manifest.settings:
+            raise ValueError(f"{path}: measures or keeps something else than the manifest says")
+        now[key] = index
+    if now:
+        offsets = [shard.first_id for shard in shards]
+        return removed, _core.Shards(list(now.values()), offsets, list(removed)), now
+    empty = _core.Index.load(os.fspath(folder / manifest.model), False)  # stands for no shards
+    return (), _core.Shards([empty], [0], [np.zeros(0, np.int64)]), now
+
+
+def _removed(folder: Path, shard: Shard) -> NDArray[np.int64]:
+    if shard.removed is None:
+        return np.zeros(0, np.int64)
+    path = folder / shard.removed
+    with path.open("rb") as file:
+        try:
+            positions = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path}: not a whole .npy file ({error})") from None
+    if positions.dtype != np.int64 or positions.shape != (shard.n_removed,):
+        raise ValueError(f"{path}: holds {positions.dtype} {positions.shape}, want int64 ({shard.n_removed},)")
+    return np.asarray(positions)

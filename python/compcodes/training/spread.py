@@ -1,0 +1,324 @@
+"""Vectors in blocks that lie elsewhere: on the workers of a cluster, or in files. They send sums.
+
+`Spread` is to blocks what `Local` is to an array. The same rows are drawn for parts and samples, by their numbers in
+the whole, so training gives the same codebooks up to the order in which sums of float64 are added up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes.errors import ArgumentValueError
+from compcodes.training import held as steps
+from compcodes.training import losses
+from compcodes.training.demand import demand_by, some_of
+from compcodes.training.encoders import Pass
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Codes, Doubles, Floats, Moments, Part, Report, Sums, Worst, combined, drawn_rows
+
+__all__ = ["Engine", "Here", "Spread"]
+
+
+FAN = 8
+"""Sums that one place receives and adds up."""
+
+
+class Engine(Protocol):
+    """Where tasks are done."""
+
+    def share(self, value: Any) -> Any:
+        """Have a value sent to each worker that needs it, once."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        """Have a function called, also with results of others; returns what stands for the result."""
+
+    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
+        """Wait for results, in order."""
+
+    def places(self) -> list[str | None]:
+        """Name the workers: vectors are kept on all of them."""
+
+    def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
+        """Return what stands for blocks that are read each time that they are needed."""
+
+    def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
+        """Have what stands for blocks read once, and kept."""
+
+
+class Here:
+    """The process itself: tasks are done when they are submitted."""
+
+    def share(self, value: Any) -> Any:
+        """Return it."""
+        return value
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        """Call the function."""
+        return function(*(one() if isinstance(one, _Later) else one for one in arguments))
+
+    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
+        """Return results."""
+        if finished is not None:
+            for i in range(len(futures)):
+                finished(i)
+        return list(futures)
+
+    def places(self) -> list[str | None]:
+        """Name the one place."""
+        return [None]
+
+    def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
+        """Return what reads blocks when it is needed."""
+        return _Later(unit, n_jobs, blocks)
+
+    def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
+        """Read blocks."""
+        return steps.joined(*(one() if isinstance(one, _Later) else one for one in holdings))
+
+
+@dataclass(frozen=True)
+class _Later:
+    unit: bool
+    n_jobs: int | None
+    blocks: Sequence[Any]
+
+    def __call__(self) -> steps.Held:
+        blocks = (one.compute() if hasattr(one, "dask") else one for one in self.blocks)
+        return steps.hold(_core.__version__, self.unit, self.n_jobs, *blocks)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Weighted vectors in blocks. Each of `held` stands for a `Held` of so many rows as `sizes` says."""
+
+    engine: Engine
+    held: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    dim: int
+    weights: Doubles | None = None
+    kept: bool = False
+    """Whether they are in the memory of workers, a task for each."""
+    checked: bool = False
+    """Whether all are known to be finite."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+        return sum(self.sizes), self.dim
+
+    def check(self) -> None:
+        """Raise a ValueError that names the first row that is not finite, if any."""
+        if self.checked:
+            return
+        wrong = self._gather([self.engine.submit(steps.first_wrong, held) for held in self.held])
+        for start, row in zip(self._starts(), wrong, strict=False):
+            if row >= 0:
+                raise ArgumentValueError("X", f"row {start + row} holds NaN, an infinity or a value beyond float32")
+
+    def with_weights(self, weights: Doubles | None) -> Spread:
+        """Return the same vectors with other weights (n,)."""
+        if weights is None:
+            return self
+        pieces = np.split(weights, self._starts()[1:-1])
+        if not self.kept:
+            return replace(self, weights=weights)
+        held = tuple(self.engine.submit(steps.weighed, *pair) for pair in zip(self.held, pieces, strict=True))
+        return replace(self, held=held, weights=weights)
+
+    def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Spread:
+        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+        by_norm = None
+        if loss.weight_power:
+            directions = objective.directions
+            norms = self._gather([self.engine.submit(steps.norms, held, directions) for held in self.held])
+            by_norm = _core.weights_by_norm(np.concatenate(norms), loss.weight_power)
+        wanted = None
+        if queries is not None and loss.demand:
+            asked = some_of(queries, seed)
+            wanted = demand_by(lambda k: self._nearest(asked, k), self.shape[0])
+        return self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+
+    def _nearest(self, queries: Floats, k: int) -> NDArray[np.int64]:
+        shared = self.engine.share(queries)
+        found = self._gather([self.engine.submit(steps.nearest, held, shared, k) for held in self.held])
+        scores = np.concatenate([scores for scores, _ in found], axis=1)
+        ids = [ids + start for (_, ids), start in zip(found, self._starts(), strict=False)]
+        return steps.best(scores, np.concatenate(ids, axis=1), k)[1]
+
+    def sampled(self, count: int | None, seed: int) -> Spread:
+        """Return at most `count` rows, drawn by weight, in the memory of the workers: see `Local.sampled`."""
+        drawn = drawn_rows(self.shape[0], self.weights, count, seed)
+        if drawn is None:
+            return self._brought()
+        rows, weights = drawn
+        return self._taken(rows, None)._brought(weights)
+
+    def _brought(self, weights: Doubles | None = None) -> Spread:
+        """Return all rows in as many runs as there are workers, each in the memory of one."""
+        weights = self.weights if weights is None else weights
+        places, bounds = self.engine.places(), [0]
+        ends = np.cumsum(self.sizes)
+        for place in range(1, len(places)):
+            bounds.append(max(bounds[-1], int(np.searchsorted(ends, ends[-1] * place / len(places), side="right"))))
+        bounds.append(len(self.sizes))
+        runs = [slice(*pair) for pair in itertools.pairwise(bounds) if pair[0] < pair[1]]
+        held = tuple(self.engine.keep(self.held[run], places[i % len(places)]) for i, run in enumerate(runs))
+        sizes = tuple(sum(self.sizes[run]) for run in runs)
+        return replace(self, held=held, sizes=sizes, weights=None, kept=True).with_weights(weights)
+
+    def moments(self, directions: Floats | None) -> Moments:
+        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+        n, rows = self.shape[0], _core.moment_rows(self.shape[0])
+        weights = None if self.weights is None else self.weights[rows]
+        seen = _core.Moments(self.sample(rows), weights, directions)
+        return _Moments(float(n) if self.weights is None else float(self.weights.sum()), n, seen)
+
+    def sample(self, rows: NDArray[np.int64]) -> Floats:
+        """Copy rows by position, in order."""
+        order = np.argsort(rows, kind="stable")
+        tasks = [(held, own) for held, own in zip(self.held, self._split(rows[order]), strict=True) if len(own)]
+        pieces = self._gather([self.engine.submit(steps.sample, *task) for task in tasks])
+        ordered = np.concatenate(pieces) if pieces else np.zeros((0, self.dim), np.float32)
+        found = np.empty_like(ordered)
+        found[order] = ordered
+        return found
+
+    def encode(self, coder: Pass, report: Report | None) -> Codes:
+        """Choose codes."""
+        shared = self.engine.share(coder)
+        return self._watched([self.engine.submit(steps.encode, held, shared) for held in self.held], report)
+
+    def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
+        """Return the better of the codes there are and new ones, row by row."""
+        shared = self.engine.share(coder)
+        tasks = [self.engine.submit(steps.renewed, held, shared, own) for held, own in self._with(codes)]
+        return self._watched(tasks, report)
+
+    def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+        drawn = _core.part(self.shape[0], self.weights, n_codewords, seed, iteration)
+        if drawn is None:
+            return None
+        rows, weights = drawn
+        split = self._split(rows)
+        own = tuple(self.engine.submit(steps.take_codes, *pair) for pair in zip(codes, split, strict=True))
+        return Part(self._taken(rows, weights), own, split)
+
+    def _taken(self, rows: NDArray[np.int64], weights: Doubles | None) -> Spread:
+        split = self._split(rows)
+        sizes = tuple(map(len, split))
+        pieces = [None] * len(split) if weights is None else np.split(weights, np.cumsum(sizes)[:-1])
+        tasks = zip(self.held, split, pieces, strict=True)
+        held = tuple(self.engine.submit(steps.take, *task) for task in tasks)
+        return replace(self, held=held, sizes=sizes, weights=weights, kept=True)
+
+    def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
+        """Return the codes with those of a part in their places; `codes` are lost."""
+        tasks = zip(codes, part.rows, own, strict=True)
+        return tuple(self.engine.submit(steps.put, *task) for task in tasks)
+
+    def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
+        """Return better codes where there are any, and Σ w·loss."""
+        shared = self.engine.share(coder)
+        tasks = [self.engine.submit(steps.improve, held, shared, own) for held, own in self._with(codes)]
+        losses = [self.engine.submit(steps.loss_of, task) for task in tasks]
+        return tuple(tasks), float(sum(self._gather(losses, report)))
+
+    def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
+        """Sum up w·loss."""
+        shared = self.engine.share(codebooks)
+        return float(sum(self._sums(steps.loss, codes, lambda held, own: (held, objective, shared, own))))
+
+    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
+        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+        found = self._added(steps.equations, codes, lambda held, own: (held, own, n_codewords, directions))
+        A, b = steps.added(*found)
+        return A.astype(np.float64, copy=False), b
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
+        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+        shared = self.engine.share(P)
+        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        return np.asarray(steps.added(*found))
+
+    def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
+        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+        found = self._sums(steps.uses, codes, lambda _, own: (own, n_codewords, selection))
+        return np.asarray(sum(found[1:], found[0]))
+
+    def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
+        shared = self.engine.share(codebooks)
+        found = self._sums(steps.worst, codes, lambda held, own: (held, objective, shared, own, count))
+        return steps.merged_worst(found, count, (self.dim, len(codebooks)))
+
+    def _sums(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
+        return self._gather([self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)])
+
+    def _added(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
+        """Return sums, no more than `FAN`: of more workers they are added up on these, in a tree."""
+        tasks = [self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)]
+        while len(tasks) > FAN:
+            groups = [tasks[first : first + FAN] for first in range(0, len(tasks), FAN)]
+            tasks = [self.engine.submit(steps.added, *group) for group in groups]
+        return self._gather(tasks)
+
+    def _with(self, codes: Codes) -> list[tuple[Any, Any]]:
+        return list(zip(self.held, codes, strict=True))
+
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum((0, *self.sizes))
+
+    def _split(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Deal rows, which ascend, out to those who hold them."""
+        starts = self._starts()
+        bounds = np.searchsorted(rows, starts)
+        return [rows[a:b] - start for a, b, start in zip(bounds, bounds[1:], starts, strict=False)]
+
+    def _watched(self, tasks: list[Any], report: Report | None) -> Codes:
+        """Wait until all are done, without bringing the results here."""
+        self._gather([self.engine.submit(_done, task) for task in tasks], report)
+        return tuple(tasks)
+
+    def _gather(self, tasks: list[Any], report: Report | None = None) -> list[Any]:
+        if report is None:
+            return self.engine.gather(tasks)
+        done: list[int] = []
+
+        def finished(task: int) -> None:
+            done.append(self.sizes[task])
+            report(sum(done), self.shape[0])
+
+        return self.engine.gather(tasks, finished)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Mean and spread of a sample, and the weight of all rows."""
+
+    weight: float
+    rows: int
+    seen: _core.Moments
+
+    @property
+    def mean_weight(self) -> float:
+        return self.weight / self.rows
+
+    @property
+    def deviation(self) -> Doubles:
+        return self.seen.deviation
+
+    @property
+    def variance(self) -> float:
+        return self.seen.variance
+
+
+def _done(_: Any) -> None:
+    """Stand for a result that stays where it is."""

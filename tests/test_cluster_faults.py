@@ -1,0 +1,170 @@
+"""A worker that is killed changes no result; a sharded index is built and searched on a cluster."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (6000, 12)).astype(np.uint8)
+Q = RNG.normal(size=(20, 12)).astype(np.float32)
+MODEL = cc.CompositionalCodes(3, 16, effort="low", max_iter=3, anneal=8, loss="reconstruction")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GB"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def quantizer():
+    return MODEL.fit(X)
+
+
+def killing(client, after):
+    """Kill one of the workers after so many seconds."""
+    address = sorted(client.nthreads())[0]
+    pid = client.run(os.getpid, workers=[address])[address]
+
+    def kill():
+        time.sleep(after)
+        os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def settled(client):
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_training_survives_a_killed_worker(client, quantizer):
+    settled(client)
+    seen = []
+
+    def kill(stage, done, total):
+        if not seen and done > total / 3:
+            seen.append(killing(client, 0))
+
+    model = cc.CompositionalCodes(**MODEL.get_params())
+    model.fit(da.from_array(X, chunks=(1000, 12)), progress=kill)
+    seen[0].join()
+    np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
+
+
+def test_training_begins_anew_where_a_large_model_is_lost(client, quantizer, monkeypatch):
+    from compcodes import cluster
+
+    settled(client)
+    monkeypatch.setattr(cluster, "LARGE", 0)
+    seen = []
+
+    def kill(stage, done, total):
+        if not seen and done > total / 3:
+            seen.append(killing(client, 0))
+
+    model = cc.CompositionalCodes(**MODEL.get_params())
+    model.fit(da.from_array(X, chunks=(1000, 12)), progress=kill)
+    seen[0].join()
+    np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
+
+
+def test_encoding_survives_a_killed_worker(client, quantizer):
+    settled(client)
+    codes = quantizer.encode(da.concatenate([da.from_array(X, chunks=(200, 12))] * 5))
+    thread = killing(client, 0.2)
+    np.testing.assert_array_equal(codes.compute(), np.concatenate([quantizer.encode(X)] * 5))
+    thread.join()
+
+
+def test_a_build_and_searches_survive_killed_workers(client, quantizer, tmp_path):
+    settled(client)
+    whole = cc.Index(quantizer, "ip").add(X)
+    thread = killing(client, 0.1)
+    chunked = da.from_array(X, chunks=(700, 12))
+    index = cc.ShardedIndex.build(tmp_path / "index", quantizer, chunked, 6, "ip", client=client)
+    thread.join()
+    assert [shard.first_id for shard in index.shards] == list(range(0, 6000, 1000))
+    want = whole.search(Q, 10)
+    for found in (index.search(Q, 10), index.search(Q, 10, client=client)):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    settled(client)
+    thread = killing(client, 0.05)
+    for _ in range(10):
+        for a, b in zip(index.search(Q, 10, client=client), want, strict=True):
+            np.testing.assert_array_equal(a, b)
+    thread.join()
+    index.remove([0, 1500, 5999])
+    mask = RNG.random(5997) < 0.1
+    for filter in (mask, index.ids[mask], range(10, 5000, 7), None):
+        found = index.search(Q, 30, filter=filter, client=client)
+        for a, b in zip(found, index.search(Q, 30, filter=filter), strict=True):
+            np.testing.assert_array_equal(a, b)
+    rows = X[index.ids]
+    for a, b in zip(index.search(Q, 5, rerank=rows, client=client), index.search(Q, 5, rerank=rows), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert index.search(Q, 7000, client=client)[1].shape == (20, 7000)
+    empty = cc.ShardedIndex.create(tmp_path / "empty", quantizer, "ip")
+    assert (empty.search(Q, 3, client=client)[1] == -1).all()
+
+
+def test_files_are_read_by_the_workers(client, quantizer, tmp_path):
+    settled(client)
+    (tmp_path / "vectors").mkdir()
+    for i, part in enumerate(np.split(X, [2000, 2001])):
+        np.save(tmp_path / "vectors" / f"{i}.npy", part)
+    files = cc.data.open_many(tmp_path / "vectors")
+    model = cc.CompositionalCodes(**MODEL.get_params()).fit(files)
+    np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
+    seen = []
+    index = cc.ShardedIndex.build(
+        tmp_path / "index", quantizer, files, 3, "ip", client=client, progress=lambda *at: seen.append(at)
+    )
+    assert seen[-1] == ("build", 6000, 6000)
+    np.testing.assert_array_equal(index.search(Q, 10)[1], cc.Index(quantizer, "ip").add(X).search(Q, 10)[1])
+
+
+def test_a_worker_with_another_version_is_refused(client, monkeypatch):
+    settled(client)
+    monkeypatch.setattr(cc._core, "__version__", "0.0.0")
+    with pytest.raises(RuntimeError, match=r"this worker has compcodes .*, the client 0\.0\.0: install the same"):
+        cc.CompositionalCodes(3, 16).fit(da.from_array(X, chunks=(1000, 12)))
+
+
+def test_a_task_takes_its_worker_share_of_threads(client):
+    from compcodes.cluster import share_of_threads
+
+    settled(client)
+    assert client.submit(share_of_threads, pure=False).result() == 1
+    assert share_of_threads() is None
+
+
+def test_columns_of_data_frames_are_blocks(client, quantizer, tmp_path):
+    pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    table = pytest.importorskip("pyarrow").table({"v": list(X), "n": range(6000)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "v.parquet", row_group_size=1500)
+    model = cc.CompositionalCodes(**MODEL.get_params())
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = frames.read_parquet(tmp_path / "v.parquet", split_row_groups=True)
+        np.testing.assert_array_equal(model.fit(frame["v"]).codebooks_, quantizer.codebooks_)
+    with pytest.raises(TypeError, match="convert-string"):
+        model.fit([dask.delayed(np.array(["[1 2]"]))])

@@ -1,0 +1,285 @@
+"""A folder of shards is one index: the same results, whole versions, and what does not fit is refused."""
+
+import json
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3000, 12)).astype(np.float32)
+X[100:140] = X[:40]  # ties
+Q = RNG.normal(size=(20, 12)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def quantizer():
+    return cc.CompositionalCodes(3, 32, effort="low", max_iter=1, anneal=0).fit(X)
+
+
+@pytest.fixture
+def folder(quantizer, tmp_path):
+    """An index in shards of uneven sizes."""
+    index = cc.ShardedIndex.create(tmp_path / "index", quantizer)
+    for first, last in [(0, 120), (120, 121), (121, 2000), (2000, 3000)]:
+        index.add(X[first:last])
+    return index
+
+
+def same(found, want):
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.isa
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+def test_it_finds_what_one_index_finds(quantizer, tmp_path, metric):
+    whole = cc.Index(quantizer, metric).add(X)
+    index = cc.ShardedIndex.create(tmp_path / "index", quantizer, metric)
+    for part in np.array_split(X, [5, 5, 1000, 2990]):
+        index.add(part)
+    assert len(index) == 3000 and len(index.shards) == 5
+    for k in (1, 10, 3001):
+        same(index.search(Q, k), whole.search(Q, k))
+    mask = RNG.random(3000) < 0.1
+    for filter in (mask, np.flatnonzero(mask), range(7, 2900, 3)):
+        same(index.search(Q, 10, filter=filter), whole.search(Q, 10, filter=filter))
+    same(index.search(Q, 5, rerank=X, n_candidates=50), whole.search(Q, 5, rerank=X, n_candidates=50))
+    same(index.search(Q, 5, rerank=lambda ids: X[ids]), whole.search(Q, 5, rerank=X))
+    order = RNG.permutation(3000)
+    same(index.search(Q, 5, rerank=X[order], rerank_ids=order), whole.search(Q, 5, rerank=X))
+    np.testing.assert_array_equal(index.reconstruct([2999, 0, 4]), whole.reconstruct([2999, 0, 4]))
+    assert index.bytes_per_vector == whole.bytes_per_vector and index.metric == metric
+    assert index.quantizer.decode(np.zeros((1, 3), np.uint8)).shape == (1, 12)
+
+
+def test_a_pickle_is_the_folder(folder):
+    again = pickle.loads(pickle.dumps(folder))
+    same(again.search(Q, 5), folder.search(Q, 5))
+
+
+def test_an_index_without_shards_finds_nothing(quantizer, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "index", quantizer)
+    scores, ids = index.search(Q, 3)
+    assert (scores == -np.inf).all() and (ids == -1).all() and len(index) == 0 and 0 not in index
+    same(index.search(Q, 3, rerank=X[:0]), (scores, ids))
+    index.add(X[:0])
+    same(index.search(Q, 3, filter=np.zeros(0, bool)), (scores, ids))
+
+
+def test_removed_vectors_are_gone_before_and_after_compacting(folder, quantizer):
+    gone = np.r_[0, 120, 130:1990, 2000, 2999]
+    whole = cc.Index(quantizer).add(X)
+    whole.remove(gone)
+    left = whole.ids
+    assert len(left) == 3000 - len(gone)
+    assert folder.remove(gone) == len(gone)
+    mask = RNG.random(len(left)) < 0.5
+
+    def check():
+        assert len(folder) == len(left) and 120 not in folder and 1 in folder
+        np.testing.assert_array_equal(folder.ids, left)
+        same(folder.search(Q, 20), whole.search(Q, 20))
+        same(folder.search(Q, 20, filter=mask), whole.search(Q, 20, filter=mask))
+        same(folder.search(Q, 20, rerank=X[left]), whole.search(Q, 20, rerank=X[left]))
+        with pytest.raises(ValueError, match="no id 130"):
+            folder.remove([1, 130])
+        with pytest.raises(ValueError, match="no id 2000"):
+            folder.reconstruct([2000])
+
+    check()
+    assert [shard.n_removed for shard in folder.shards] == [1, 1, 1860, 2]
+    folder.compact(share=0.5)
+    assert [shard.vectors for shard in folder.shards] == [120, 19, 1000]
+    check()
+    version = folder.compact().version
+    assert all(shard.n_removed == 0 for shard in folder.shards)
+    check()
+    assert folder.compact().version == version  # nothing to do
+    folder.add(X[:3])  # ids of what was removed are not given again
+    np.testing.assert_array_equal(folder.ids[-3:], [3000, 3001, 3002])
+    folder.verify()
+
+
+def test_shards_bring_ids_of_their_own_or_are_numbered_on(quantizer, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "index", quantizer)
+    index.add_shard(cc.Index(quantizer).add(X[:10], ids=np.arange(10) * 7 + 5))
+    index.add_shard(cc.Index(quantizer).add(X[10:20]))
+    np.testing.assert_array_equal(index.ids, np.r_[np.arange(10) * 7 + 5, 69:79])
+    path = tmp_path / "other.index"
+    cc.Index(quantizer).add(X[20:30]).save(path)
+    index.add_shard(path, first_id=1000)
+    assert path.exists() and index.ids[-1] == 1009
+    for bad, match in [(1005, "has already"), (2**63 - 5, "first_id"), (-1, "first_id")]:
+        with pytest.raises(ValueError, match=match):
+            index.add_shard(path, first_id=bad)
+    index.add_shard(cc.Index(quantizer).add(X[:2], ids=[6, 7]))  # between those of the first shard
+    with pytest.raises(ValueError, match="holds? 12, which"):
+        index.add_shard(cc.Index(quantizer).add(X[:2], ids=[8, 12]))
+    assert len(index) == 32 == len(cc.ShardedIndex.open(index.path))
+
+
+def test_what_is_of_another_model_is_refused(folder, quantizer, tmp_path):
+    other = cc.CompositionalCodes(3, 32, random_state=1, effort="low", max_iter=1, anneal=0).fit(X)
+    cc.Index(other).add(X[:5]).save(tmp_path / "other")
+    before = sorted(os.listdir(folder.path))
+    with pytest.raises(ValueError, match="another model .*fingerprint"):
+        folder.add_shard(tmp_path / "other")
+    with pytest.raises(ValueError, match="cosine.*want the same"):
+        folder.add_shard(cc.Index(quantizer, "cosine").add(X[:5]))
+    with pytest.raises(FileExistsError):
+        cc.ShardedIndex.create(folder.path, quantizer)
+    assert sorted(os.listdir(folder.path)) == before and folder.version == 4
+    for argument in ({"n_candidates": 5}, {"rerank_ids": [1]}, {"filter": np.ones(5, bool)}, {"rerank": X[:9]}):
+        with pytest.raises(ValueError, match=r"n_candidates|rerank|filter"):
+            folder.search(Q, 3, **argument)
+    with pytest.raises(TypeError, match="client is 5"):
+        folder.search(Q, 3, client=5)
+
+
+def test_damage_is_seen(folder):
+    path = folder.path / folder.shards[2].file
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        folder.verify()
+    path.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="bytes, the manifest says"):
+        cc.ShardedIndex.open(folder.path)
+    manifest = folder.path / "manifest.json"
+    text = manifest.read_text()
+    for bad, match in [
+        ("{", "not a manifest"),
+        ("[]", "not a manifest"),
+        (json.dumps(json.loads(text) | {"format_version": 2}), "update compcodes"),
+        (text.replace(folder.shards[0].file, "../x"), "outside its folder"),
+        (text.replace('"vectors"', '"vector"'), "damaged"),
+    ]:
+        manifest.write_text(bad)
+        with pytest.raises(ValueError, match=match):
+            cc.ShardedIndex.open(folder.path)
+    with pytest.raises(FileNotFoundError):
+        cc.ShardedIndex.open(folder.path / "nowhere")
+
+
+def test_readers_see_whole_versions(folder):
+    """While one thread adds, removes and compacts, each opening is of one version, and stays so."""
+    stop, errors, sizes = threading.Event(), [], set()
+
+    def read():
+        try:
+            while not stop.is_set():
+                index = cc.ShardedIndex.open(folder.path, n_jobs=1)
+                ids = index.search(Q[:1], 10_000)[1]
+                assert (ids >= 0).sum() == len(index)
+                sizes.add(len(index))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    writer = cc.ShardedIndex.open(folder.path)
+    for i in range(8):
+        writer.add(X[:10])
+        writer.remove(writer.ids[[0, -1]])
+        if i % 3 == 2:
+            writer.compact()
+    stop.set()
+    thread.join()
+    assert not errors
+    assert sizes <= {3000 + 8 * i + 10 * j for i in range(9) for j in (0, 1)} and len(sizes) > 1
+    assert len(folder) == 3000 == len(folder._opened.shards)
+    assert (folder.search(Q, 10)[1] >= 0).all()  # its files are mapped though their names are gone
+    assert len(folder.refresh()) == 3064
+    names = {path.name for path in folder.path.iterdir()} - {"manifest.json", ".lock"}
+    assert names == writer._opened.manifest.files() | set(writer._opened.manifest.previous)
+
+
+def test_a_writer_that_fails_leaves_all_as_it_was(folder, monkeypatch):
+    from compcodes.sharded import manifest
+
+    def fail(*_, **__):
+        raise OSError(28, "disk full")
+
+    monkeypatch.setattr(manifest.json, "dump", fail)
+    with pytest.raises(OSError, match="disk full"):
+        folder.add(X[:5])
+    monkeypatch.undo()
+    assert len(cc.ShardedIndex.open(folder.path)) == 3000
+    folder.add(X[:5])  # under the name that the failed one left
+    assert len(folder) == 3005
+    assert not [path for path in folder.path.iterdir() if path.suffix == ".part"]
+
+
+def test_a_build_goes_on_where_it_was_interrupted(quantizer, tmp_path):
+    whole, path, seen = cc.Index(quantizer).add(X), tmp_path / "index", []
+
+    def interrupt(stage, done, total):
+        seen.append((stage, done, total))
+        if done == 1500:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cc.ShardedIndex.build(path, quantizer, X, 6, progress=interrupt)
+    kept = cc.ShardedIndex.open(path)
+    assert len(kept) in (1000, 1500) and seen[-1] == ("build", 1500, 3000)
+    files = {path.name for path in path.iterdir() if path.name.startswith("shard-")}
+    other = cc.CompositionalCodes(3, 32, random_state=1, effort="low", max_iter=1, anneal=0).fit(X)
+    with pytest.raises(ValueError, match="another model"):
+        cc.ShardedIndex.build(path, other, X, 6)
+    with pytest.raises(ValueError, match="other vectors or of another number of shards"):
+        cc.ShardedIndex.build(path, quantizer, X, 5)
+    with pytest.raises(ValueError, match="other vectors"):
+        cc.ShardedIndex.build(path, quantizer, X[::-1], 6)
+    wrong = X.copy()
+    wrong[2600, 3] = np.nan
+    with pytest.raises(ValueError, match="X row 2600 holds NaN"):
+        cc.ShardedIndex.build(tmp_path / "wrong", quantizer, wrong, 6)
+    assert len(cc.ShardedIndex.open(tmp_path / "wrong")) == 2500
+    index = cc.ShardedIndex.build(path, quantizer, X, 6)
+    assert len(index.shards) == 6 and files <= {shard.file for shard in index.shards}
+    same(index.search(Q, 50), whole.search(Q, 50))
+    assert cc.ShardedIndex.build(path, quantizer, X, 6).version == index.version
+    assert not [path for path in path.iterdir() if path.suffix == ".part"]
+
+
+def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, capsys):
+    from compcodes.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vectors").mkdir()
+    np.save("vectors/a.npy", X[:1000])
+    np.save("vectors/b.npy", X[1000:])
+    np.save("queries.npy", Q)
+
+    def run(*arguments):
+        code = main([*arguments, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    few = ["--bytes", "2", "--codewords", "16", "--effort", "low", "--loss", "reconstruction"]
+    code, fitted = run("fit", "vectors", "-o", "model", *few, "--max-train", "2000")
+    assert code == 0 and (fitted["vectors"], fitted["trained_on"], fitted["dimension"]) == (3000, 2000, 12)
+    code, built = run("build", "model", "vectors/*.npy", "-o", "folder", "--shards", "3")
+    assert code == 0 and (built["vectors"], built["shards"]) == (3000, 3)
+    assert run("build", "model", "vectors", "-o", "index")[0] == 0
+    assert run("search", "folder", "queries.npy")[1]["ids"] == run("search", "index", "queries.npy")[1]["ids"]
+    found = [run("search", at, "queries.npy", "--rerank", "vectors")[1]["scores"] for at in ("folder", "index")]
+    assert found[0] == found[1]
+    described = run("info", "folder")[1]
+    assert (described["kind"], described["vectors"], described["shards"]) == ("sharded index", 3000, 3)
+    for wrong, match in [
+        (("build", "model", "vectors", "-o", "vectors", "--shards", "2"), "input|something else"),
+        (("build", "model", "vectors", "-o", "x", "--scheduler", "tcp://x"), "--shards N"),
+        (("build", "model", "--codes", "c.npy", "-o", "x", "--shards", "2"), "leave out --codes"),
+        (("search", "index", "queries.npy", "--scheduler", "tcp://x"), "--shards N"),
+    ]:
+        code, said = run(*wrong)
+        assert code == 2
+        import re
+
+        assert re.search(match, said["error"])
