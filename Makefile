@@ -119,6 +119,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/eta.py
 	$(BIN)/python benches/effort.py
 	$(BIN)/python benches/curves.py
+	$(BIN)/python benches/bytes.py
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/lists.py
 	$(BIN)/python benches/certified.py
@@ -139,6 +140,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/eta.py --tiny
 	$(BIN)/python benches/effort.py --tiny
 	$(BIN)/python benches/curves.py --tiny
+	$(BIN)/python benches/bytes.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/lists.py --tiny
 	$(BIN)/python benches/certified.py --tiny

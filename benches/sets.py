@@ -79,6 +79,16 @@ def narrow():
 
 
 def source():
+    """Functions of Python's standard library by the words in them: see `factors`."""
+    return factors("source code", 96)
+
+
+def source384():
+    """The same in as many numbers as a small text embedding has."""
+    return factors("source code in 384 factors", 384)
+
+
+def factors(name, count):
     """Functions of Python's standard library by the words in them, factored: functions are items, words are queries.
 
     The truncated singular value decomposition of the matrix of functions and words, weighted by tf-idf. The inner
@@ -91,10 +101,10 @@ def source():
         raise Missing("scikit-learn is not installed") from None
     weights = TfidfVectorizer(token_pattern="[A-Za-z]{3,}", min_df=3, sublinear_tf=True, dtype=np.float32)
     matrix = weights.fit_transform(functions())
-    factors = TruncatedSVD(96, algorithm="randomized", n_iter=4, random_state=0)
+    factors = TruncatedSVD(count, algorithm="randomized", n_iter=4, random_state=0)
     items = factors.fit_transform(matrix).astype(np.float32)
     words = shuffled(factors.components_.T.astype(np.float32) * 10)  # of the size of the items, for readable errors
-    return Set("source code", items, items, words[:2000], words[2000:10_000])
+    return Set(name, items, items, words[:2000], words[2000:10_000])
 
 
 def functions(limit=40_000):
@@ -117,7 +127,17 @@ def functions(limit=40_000):
 
 
 def patches():
-    """Patches of 8 by 8 pixels of two photographs, without their mean colour; queries are from the right of them."""
+    """Patches of 8 by 8 pixels of two photographs: see `windows`."""
+    return windows("patches", 8, 3)
+
+
+def patches768():
+    """The same of 16 by 16 pixels."""
+    return windows("patches of 768 numbers", 16, 4)
+
+
+def windows(name, size, step):
+    """Patches of two photographs, without their mean colour; queries are from the right of them."""
     try:
         from sklearn.datasets import load_sample_images
 
@@ -126,20 +146,22 @@ def patches():
         raise Missing("scikit-learn and Pillow are not both installed") from None
     left, right = [], []
     for image in images:
-        windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float32), (8, 8, 3))[::3, :, 0]
+        found = np.lib.stride_tricks.sliding_window_view(image.astype(np.float32), (size, size, 3))[::step, :, 0]
         cut = image.shape[1] * 3 // 4
-        for part, chosen in ((left, windows[:, : cut - 8 : 3]), (right, windows[:, cut::3])):
-            rows = chosen.reshape(-1, 64, 3)
-            part.append((rows - rows.mean(axis=1, keepdims=True)).reshape(-1, 192))
+        for part, chosen in ((left, found[:, : cut - size : step]), (right, found[:, cut::step])):
+            rows = chosen.reshape(-1, size * size, 3)
+            part.append((rows - rows.mean(axis=1, keepdims=True)).reshape(-1, 3 * size * size))
     base = np.concatenate(left)
-    return Set("patches", base, base, shuffled(np.concatenate(right))[:2000])
+    return Set(name, base, base, shuffled(np.concatenate(right))[:2000])
 
 
 def shuffled(rows):
     return rows[np.random.default_rng(0).permutation(len(rows))]
 
 
-SETS = {set_.__name__: cache(set_) for set_ in (sift, gowalla, glove, texts, narrow, source, patches)}
+SETS = {
+    set_.__name__: cache(set_) for set_ in (sift, gowalla, glove, texts, narrow, source, source384, patches, patches768)
+}
 
 
 def few(whole):

@@ -257,7 +257,7 @@ def test_a_parameter_without_names_has_no_choices():
 @pytest.mark.parametrize(
     ("option", "name", "low", "high"),
     [
-        ("--bytes", "n_codebooks", 1, 64),
+        ("--bytes", "n_codebooks", 1, 256),
         ("--codewords", "n_codewords", 2, 256),
         ("--iterations", "max_iter", 0, None),
         ("--seed", "random_state", 0, 2**64 - 1),

@@ -275,7 +275,7 @@ def test_order_permutations_are_compared_by_spearmans_distance():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda X: cc.ProductQuantizer(0).fit(X), ValueError, "n_codebooks is 0: want 1 to 64"),
+        (lambda X: cc.ProductQuantizer(0).fit(X), ValueError, "n_codebooks is 0: want 1 to 256"),
         (lambda X: cc.ProductQuantizer(13).fit(X), ValueError, "n_codebooks is 13: vectors of 12 dimensions"),
         (lambda X: cc.CartesianKMeans(2.5).fit(X), TypeError, "n_codebooks is 2.5"),
         (lambda X: cc.OptimizedProductQuantizer(2, 257).fit(X), ValueError, "n_codewords is 257"),

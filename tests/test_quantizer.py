@@ -183,8 +183,8 @@ def test_a_wrong_argument_is_named(quantizer, argument, error, message):
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"n_codebooks": 0}, ValueError, "n_codebooks is 0: want 1 to 64"),
-        ({"n_codebooks": 65}, ValueError, "n_codebooks is 65"),
+        ({"n_codebooks": 0}, ValueError, "n_codebooks is 0: want 1 to 256"),
+        ({"n_codebooks": 257}, ValueError, "n_codebooks is 257"),
         ({"n_codebooks": 2.0}, TypeError, r"n_codebooks is 2.0: want an integer"),
         ({"n_codewords": 1}, ValueError, "n_codewords is 1: want 2 to 256"),
         ({"n_codewords": 257}, ValueError, "n_codewords is 257"),

@@ -73,6 +73,17 @@ def test_rust_reads_files_of_the_first_version(program, vectors, tmp_path, name)
     assert rust_finds(program, "read", DATA / name, tmp_path / "x.f32") == python_finds(DATA / name, vectors)
 
 
+@pytest.mark.parametrize("loss", ["reconstruction", "inner-product"])
+def test_rust_encodes_in_groups_as_python_does(program, tmp_path, loss):
+    X = np.random.default_rng(0).normal(size=(300, 12)).astype(np.float32)
+    X.tofile(tmp_path / "x.f32")
+    q = cc.CompositionalCodes(5, 8, n_groups=2, loss=loss, anneal=2, max_iter=2).fit(X)
+    q.save(tmp_path / "model.cc")
+    assert rust_finds(program, "read", tmp_path / "model.cc", tmp_path / "x.f32") == python_finds(
+        tmp_path / "model.cc", X
+    )
+
+
 @pytest.mark.parametrize("eta", [1, 6])
 @pytest.mark.parametrize("encoder", ["greedy", "beam", "local-search"])
 def test_python_reads_what_rust_wrote(program, tmp_path, encoder, eta):

@@ -29,6 +29,7 @@ def models(X, Q):
     yield "queries", cc.CompositionalCodes(**SHORT, loss=loss).fit(X, queries=Q * [4, 1, 1, 1])
     for selection in ("m-selection", "m-combination"):
         yield selection, cc.CompositionalCodes(**SHORT, selection=selection).fit(X)
+    yield "groups", cc.CompositionalCodes(**SHORT, n_groups=2, loss=cc.InnerProduct(eta=2.0, weight_power=0.0)).fit(X)
     yield "from-codebooks", cc.CompositionalCodes.from_codebooks(X[:8].reshape(2, 4, 4))
     yield "product", cc.ProductQuantizer(**SIZES, max_iter=2).fit(X)
     yield "optimized-product", cc.OptimizedProductQuantizer(**SIZES, max_iter=2).fit(X)

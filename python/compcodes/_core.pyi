@@ -39,6 +39,7 @@ __all__ = [
     "random_vectors",
     "reseed",
     "residual_kmeans",
+    "rotated",
     "sample_rows",
     "stretch",
     "sums",
@@ -71,6 +72,7 @@ class Encoder:
         n_jobs: int | None = None,
         start: tuple[str, int] | None = None,
         directions: _F32 | None = None,
+        groups: tuple[list[int], list[int], _F32] | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any] | Target, n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
@@ -185,6 +187,7 @@ class Model:
         metric: str | None = None,
         parameters: str = "{}",
         lists: Lists | None = None,
+        groups: tuple[list[int], list[int], _F32] | None = None,
     ) -> Model: ...
     @staticmethod
     def load(path: str) -> Model: ...
@@ -208,6 +211,8 @@ class Model:
     def directions(self) -> _F32 | None: ...
     @property
     def subspaces(self) -> tuple[list[int], _F32 | None] | None: ...
+    @property
+    def groups(self) -> tuple[list[int], list[int], _F32] | None: ...
     @property
     def metric(self) -> str | None: ...
     @property
@@ -413,6 +418,7 @@ def random_vectors(
     x: NDArray[Any], n_codebooks: int, n_codewords: int, selection: str = "group", seed: int = 0
 ) -> _F32: ...
 def reseed(codebooks: _F32, uses: NDArray[np.uint64], vectors: _F32, codes: _U8, selection: str = "group") -> _F32: ...
+def rotated(x: NDArray[Any], basis: _F32, n_jobs: int | None = None) -> _F32: ...
 def residual_kmeans(
     x: NDArray[Any],
     n_codebooks: int,

@@ -24,7 +24,7 @@ from compcodes.cli.common import (
     loss_text,
     written,
 )
-from compcodes.cli.parameters import add_column, add_parameter, whole
+from compcodes.cli.parameters import add_column, add_parameter, groups, whole
 from compcodes.data import Files, load_queries
 from compcodes.progress import Bar
 
@@ -43,8 +43,8 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "n_codebooks": {
         "option": "--bytes",
         "metavar": "M",
-        "type": whole(1, 64),
-        "help": "bytes of a code, 1 to 64; half bytes with at most 16 --codewords",
+        "type": whole(1, 256),
+        "help": "bytes of a code, 1 to 256; half bytes with at most 16 --codewords",
     },
     "n_codewords": {
         "option": "--codewords",
@@ -63,6 +63,12 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "tol": {"metavar": "SHARE", "help": "stop when a round lowers the loss by less than this share"},
     "ridge": {"metavar": "SHARE", "help": "how strongly an update is held to the codebooks before it"},
     "shrinkage": {"help": "how strongly few data pull codewords together, 0 for not at all"},
+    "n_groups": {
+        "option": "--groups",
+        "type": groups,
+        "metavar": "G",
+        "help": "groups of codebooks, each in dimensions of its own",
+    },
     "max_train": {"type": whole(1), "help": "train on a random sample of at most N vectors"},
     "n_lists": {"option": "--lists", "metavar": "N", "type": _lists, "help": "divide an index into N lists"},
     "list_size": {"metavar": "N", "type": whole(1), "help": "divide an index into lists of about N vectors"},

@@ -53,6 +53,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         content.setdefault("lists", len(model._lists))
     M, K, d = model.codebooks_.shape
     result = {"file": args.file, **content, "dimension": d, "codebooks": M, "codewords": K}
+    groups = getattr(model, "n_groups_", 1)
+    if groups > 1:
+        result["groups"] = groups
     # A parameter may be an object with parameters of its own.
     shown = [name for name in ("selection", "encoder", "loss") if hasattr(model, name)]
     result |= {"method": model.method, **{name: str(getattr(model, name)) for name in shown}}

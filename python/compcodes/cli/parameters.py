@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["add_column", "add_parameter", "choices", "share", "threads", "whole"]
+__all__ = ["add_column", "add_parameter", "choices", "groups", "share", "threads", "whole"]
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
@@ -34,6 +34,11 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
     return value
+
+
+def groups(text: str) -> int | str:
+    """Read a number of groups, or "auto"."""
+    return text if text == "auto" else whole(1)(text)
 
 
 def threads(text: str) -> int:

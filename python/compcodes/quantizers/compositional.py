@@ -31,6 +31,8 @@ from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
 from compcodes.training import lists as training_lists
 from compcodes.training.effort import EFFORTS
+from compcodes.training.effort import Effort as Efforts
+from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
@@ -57,7 +59,7 @@ class CompositionalCodes(Quantizer):
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 64: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower
+        M, 1 to 256: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower
         to train.
     n_codewords : int, default 256
         K, 2 to 256: codewords of a codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
@@ -82,7 +84,7 @@ class CompositionalCodes(Quantizer):
         The initial codebooks: residual k-means, random vectors, or an array of your own.
     effort : {"low", "default", "high"}, default "default"
         How much time training and encoding take: the rounds of `LocalSearch`, `anneal` and `max_iter` where they are
-        not given.
+        not given. Groups of codebooks take half the iterations each, and an eighth of the rounds.
     anneal : int or None, default None
         Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
@@ -101,6 +103,10 @@ class CompositionalCodes(Quantizer):
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads, at most four per core; all cores by default, and negative numbers count back from all (−1).
+    n_groups : int or "auto", default "auto"
+        Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
+        memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
+        there are more than 16 of 256 codewords, and one group elsewhere. Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
@@ -129,6 +135,8 @@ class CompositionalCodes(Quantizer):
         were given or chosen.
     directions_ : (r, d) float32
         Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
+    n_groups_ : int
+        Groups that the codebooks are in.
     n_features_in_ : int
         d.
     centroids_ : (n_lists, d) float32 or None
@@ -151,6 +159,8 @@ class CompositionalCodes(Quantizer):
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
+    #: Of several groups, the dimensions of each.
+    _groups: Groups | None = None
     #: Seed and start of local search, which only the Rust crate sets.
     _search: tuple[int, tuple[str, int] | None] = (0, None)
 
@@ -175,6 +185,7 @@ class CompositionalCodes(Quantizer):
         max_train: int | None = None,
         n_lists: int | Literal["auto"] | None = None,
         list_size: int | None = None,
+        n_groups: int | Literal["auto"] = "auto",
     ) -> None:
         self.n_codebooks = n_codebooks
         self.n_codewords = n_codewords
@@ -194,6 +205,7 @@ class CompositionalCodes(Quantizer):
         self.max_train = max_train
         self.n_lists = n_lists
         self.list_size = list_size
+        self.n_groups = n_groups
 
     def fit(
         self,
@@ -312,13 +324,17 @@ class CompositionalCodes(Quantizer):
         X, weights = self._training_data(X, sample_weight)
         _refuse_unnamed(y, X.shape)
         if not hasattr(self, "codebooks_"):
+            if self._count_groups(X.shape[1]) > 1:
+                raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
             plain = Local(X, n_jobs=self.n_jobs)
-            trainer, trained, loss, made = self._train(plain, None, weights, None, progress)
+            trainer, trained, loss, made, groups = self._train(plain, None, weights, None, progress)
             sums = trainer.sums(trained.codes)
-            self._adopt(trainer, trained, loss, made)
+            self._adopt(trainer, trained, loss, made, groups)
             self._past = streaming.Past(trained.codebooks, *sums)
             return self
         codebooks = self.codebooks_
+        if self._groups is not None:
+            raise ArgumentValueError("n_groups", f"is {self.n_groups_} in the model: want 1 for partial_fit, or fit")
         for name, have in [
             ("n_codebooks", codebooks.shape[0]),
             ("n_codewords", codebooks.shape[1]),
@@ -371,16 +387,27 @@ class CompositionalCodes(Quantizer):
         weights: NDArray[np.float64] | None,
         max_train: int | None,
         progress: ProgressLike,
-    ) -> tuple[Trainer, Trained, losses.Loss, _core.Lists | None]:
+    ) -> tuple[Trainer, Trained, losses.Loss, _core.Lists | None, Groups | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init = self._init_for(plain.shape[1])
+        init, n_groups = self._init_for(plain.shape[1]), self._count_groups(plain.shape[1])
+        if n_groups > 1 and not isinstance(init, str):
+            raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
+        if n_groups > 1 and not isinstance(plain, Local):
+            raise ArgumentValueError(
+                "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
+            )
         if isinstance(loss, losses.InnerProduct):
-            loss = tune(self._trainer(plain, seed, staged(progress, "choose loss")), loss, queries)
+            tuner = self._trainer(plain, seed, staged(progress, "choose loss"))
+            # Groups have the parameters that suit one of them.
+            tuner = replace(tuner, n_codebooks=-(-self.n_codebooks // n_groups))
+            loss = tune(tuner, loss, queries)
         shards, made = plain.with_weights(weights), None
         if self.n_lists is not None or self.list_size is not None:
             if not isinstance(shards, Local):
                 name = "n_lists" if self.list_size is None else "list_size"
-                raise ArgumentValueError(name, "asks for lists, which are trained on vectors of this machine: fit a sample")
+                raise ArgumentValueError(
+                    name, "asks for lists, which are trained on vectors of this machine: fit a sample"
+                )
             count, eta = self._count_lists(shards.shape[0]), getattr(loss, "eta", None) or 1.0
             report = staged(progress, "lists")
             made, places = training_lists.train_lists(shards, count, eta, self.metric, queries, seed, report)
@@ -389,7 +416,13 @@ class CompositionalCodes(Quantizer):
         if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
         trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
-        return trainer, trainer.run(init), loss, made
+        if n_groups == 1:
+            return trainer, trainer.run(init), loss, made, None
+        whole = trainer
+        if made is not None:  # groups learn what the centroids leave, for the squared error
+            whole = replace(trainer, shards=training_lists.left(cast(Local, trainer.shards)), objective=Objective())
+        trained, groups = GroupTrainer(whole, n_groups).run(cast(str, init))
+        return trainer, trained, loss, made, groups
 
     def _count_lists(self, n: int) -> int:
         count = training_lists.ListSizes(self.n_lists, self.list_size).of(n)
@@ -397,9 +430,24 @@ class CompositionalCodes(Quantizer):
             raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors")
         return count
 
-    def _adopt(self, trainer: Trainer, trained: Trained, loss: losses.Loss, made: _core.Lists | None) -> None:
+    def _count_groups(self, dim: int) -> int:
+        if self.selection != "group" and self.n_groups == "auto" and self.n_codebooks <= TOGETHER:
+            return 1
+        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim)
+        if count > 1 and self.selection != "group":
+            raise ArgumentValueError("selection", f"is {self.selection!r}, in {count} groups: want 'group'")
+        return count
+
+    def _adopt(
+        self,
+        trainer: Trainer,
+        trained: Trained,
+        loss: losses.Loss,
+        made: _core.Lists | None,
+        groups: Groups | None,
+    ) -> None:
         self._set(trained.codebooks, self.selection)
-        self._lists = made
+        self._lists, self._groups = made, groups
         none = np.zeros((0, self.n_features_in_), np.float32)
         directions = trainer.objective.directions
         self._direct(none if directions is None else directions)
@@ -409,7 +457,10 @@ class CompositionalCodes(Quantizer):
         self.loss_ = losses.parameters(loss)
 
     def _trainer(self, shards: Shards, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
-        encoder, effort, anneal = self._coder(), EFFORTS[self.effort], self._anneals()
+        encoder, effort = self._coder(), EFFORTS[self.effort]
+        if self._count_groups(shards.shape[1]) > 1:
+            effort = effort.of_group()
+        anneal = self._anneals(effort)
         max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
         return Trainer(
             shards,
@@ -438,11 +489,11 @@ class CompositionalCodes(Quantizer):
             return {"fit": passes}
         return {"choose loss": CANDIDATES * (ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}
 
-    def _anneals(self) -> int:
+    def _anneals(self, effort: Efforts | None = None) -> int:
         """Return the number of iterations with noise."""
         if not self._coder().anneals or not isinstance(self.init, str):
             return 0
-        return EFFORTS[self.effort].anneal if self.anneal is None else self.anneal
+        return (effort or EFFORTS[self.effort]).anneal if self.anneal is None else self.anneal
 
     def _coder(self) -> encoders.Encoder:
         """Return the encoder with its parameters."""
@@ -533,6 +584,12 @@ class CompositionalCodes(Quantizer):
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
         return unit_rows(X) if self.metric_ == "cosine" else X
 
+    @property
+    def n_groups_(self) -> int:
+        """Groups that the codebooks are in."""
+        self._fitted()
+        return 1 if self._groups is None else len(self._groups.sizes)
+
     @classmethod
     def from_codebooks(
         cls, codebooks: ArrayLike, selection: Selection = "group", *, centroids: ArrayLike | None = None
@@ -577,6 +634,7 @@ class CompositionalCodes(Quantizer):
         if (self.loss_.get("eta") or 1.0) != model.eta:
             self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
         self.metric_ = model.metric
+        self._groups = None if model.groups is None else Groups(*model.groups)
         self._search = model.seed, model.start
 
     def _recipe(self) -> dict[str, Any]:
@@ -588,6 +646,7 @@ class CompositionalCodes(Quantizer):
             "start": start,
             "directions": self.directions_,
             "metric": self.metric_,
+            "groups": None if self._groups is None else self._groups.parts(),
         }
 
     def _parameters(self) -> str:
@@ -602,12 +661,12 @@ class CompositionalCodes(Quantizer):
         return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        since = {"metric": "ip", "effort": "default", "n_lists": None, "list_size": None}
+        since = {"metric": "ip", "effort": "default", "n_lists": None, "list_size": None, "n_groups": "auto"}
         super().__setstate__({**since, **state})  # pickles of releases that did not know them
 
     def _check(self) -> None:
         for name, low, high in [
-            ("n_codebooks", 1, 64),
+            ("n_codebooks", 1, 256),
             ("n_codewords", 2, 256),
             ("anneal", 0, None),
             ("max_iter", 0, None),
@@ -615,6 +674,8 @@ class CompositionalCodes(Quantizer):
             if getattr(self, name) is not None or low > 0:
                 check_range(name, getattr(self, name), low, high)
         check_choice("effort", self.effort, Effort)
+        if self.n_groups != "auto":
+            as_count("n_groups", self.n_groups)
         if self.max_train is not None:
             as_count("max_train", self.max_train)
         if self.list_size is not None:
@@ -657,8 +718,7 @@ class CompositionalCodes(Quantizer):
         return codebooks
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
-        self._past = None
-        self._lists = None
+        self._past = self._lists = self._groups = None
         super()._set(codebooks, selection)
 
     def _direct(self, directions: NDArray[np.float32]) -> None:
@@ -678,7 +738,15 @@ class CompositionalCodes(Quantizer):
         return self._prepared(
             (codebooks, self.directions_),
             settings,
-            lambda: encoder.build(codebooks, selection, objective, seed, self.n_jobs, start),
+            lambda: encoder.build(
+                codebooks,
+                selection,
+                objective,
+                seed,
+                self.n_jobs,
+                start,
+                None if self._groups is None else self._groups.parts(),
+            ),
         )
 
 

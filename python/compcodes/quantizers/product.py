@@ -21,7 +21,7 @@ class ProductQuantizer(SubspaceQuantizer):
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 64 and at most d: the bytes of a code.
+        M, 1 to 256 and at most d: the bytes of a code.
     n_codewords : int, default 256
         K, 2 to 256.
     max_iter : int, default 25

@@ -26,7 +26,7 @@ class QuantizerLike(Protocol):
 
     @property
     def codebooks_(self) -> NDArray[np.float32]:
-        """(M, K, d), 1 ≤ M ≤ 64 and 1 ≤ K ≤ 256: a code stands for the sum of the M codewords that it names."""
+        """(M, K, d), 1 ≤ M ≤ 256 and 1 ≤ K ≤ 256: a code stands for the sum of the M codewords that it names."""
 
     def encode(self, X: Any, /) -> NDArray[np.uint8]:
         """Choose codes (n, M) for vectors (n, d) of any real type: row i holds, for each codebook, a row of it."""

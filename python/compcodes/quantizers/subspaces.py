@@ -67,7 +67,7 @@ class SubspaceQuantizer(Quantizer):
         TypeError
             An array is not of real numbers.
         """
-        check_range("n_codebooks", self.n_codebooks, 1, 64)
+        check_range("n_codebooks", self.n_codebooks, 1, 256)
         check_range("n_codewords", self.n_codewords, 2, 256)
         check_range("max_iter", self.max_iter, 1)
         check_jobs(self.n_jobs)

@@ -21,6 +21,10 @@ class Effort(NamedTuple):
     alone: int
     """The most iterations where there are none with noise."""
 
+    def of_group(self) -> Effort:
+        """Return what each of several groups of codebooks takes."""
+        return self._replace(anneal=self.anneal // 2, max_iter=self.max_iter // 2, alone=self.alone // 2)
+
 
 EFFORTS: dict[_choices.Effort, Effort] = {
     "low": Effort(rounds=16, anneal=10, max_iter=4, alone=12),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ from compcodes.errors import ArgumentValueError
 from compcodes.training.losses import Objective
 
 __all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "of", "parameters"]
+
+
+Parts: TypeAlias = tuple[list[int], list[int], NDArray[np.float32]]
+"""Codebooks and dimensions of each group, and the columns (d, Σ d_g) that span them."""
 
 
 class Coder(Protocol):
@@ -58,6 +62,7 @@ class Encoder(Protocol):
         seed: int,
         n_jobs: int | None,
         start: tuple[str, int] | None = None,
+        groups: Parts | None = None,
     ) -> Coder:
         """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
 
@@ -86,10 +91,19 @@ class _Core:
         seed: int,
         n_jobs: int | None,
         start: tuple[str, int] | None = None,
+        groups: Parts | None = None,
     ) -> _core.Encoder:
         """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
         return _core.Encoder(
-            codebooks, selection, objective.eta, self.steps(), seed, n_jobs, start, directions=objective.directions
+            codebooks,
+            selection,
+            objective.eta,
+            self.steps(),
+            seed,
+            n_jobs,
+            start,
+            directions=objective.directions,
+            groups=groups,
         )
 
     def for_training(self) -> Encoder:
@@ -136,7 +150,8 @@ class LocalSearch(_Core):
     ----------
     rounds : int, default 128
         How often. Twice as many take twice the time and leave a few percent less error on average. No code is worse
-        than the greedy one.
+        than the greedy one. Codebooks in groups are searched group by group, from the code of a beam, in an eighth of
+        the rounds each.
     """
 
     name: ClassVar[str] = "local-search"

@@ -2,6 +2,7 @@
 
 use crate::arrays::{codebooks, codes, directions};
 use crate::errors::to_python;
+use crate::model::{Groups, grouping};
 use crate::run::run;
 use crate::targets::Wanted;
 use compcodes::Selection;
@@ -69,7 +70,7 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
     #[new]
-    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None))]
+    #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None, groups=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -81,12 +82,17 @@ impl Encoder {
         n_jobs: Option<i64>,
         start: Option<(String, usize)>,
         directions: Option<Any<'_, '_>>,
+        groups: Option<Groups<'_>>,
     ) -> PyResult<Self> {
         let objective = objective(eta, directions)?;
         let (books, selection) = (self::codebooks(codebooks, "codebooks")?, self::selection(selection)?);
         let (name, effort) = encoding.unwrap_or(("greedy".to_owned(), 0));
         let encoding = self::encoding(&name, effort, start, seed)?;
-        let encoder = run(py, n_jobs, None, |_| encode::encoder(&books, selection, &objective, encoding))?;
+        let groups = groups.map(grouping).transpose()?;
+        let encoder = run(py, n_jobs, None, |_| match groups {
+            None => encode::encoder(&books, selection, &objective, encoding),
+            Some(groups) => Ok(Box::new(groups.encoder(&books, &objective, encoding)?) as Box<dyn Encode>),
+        })?;
         Ok(Self { encoder })
     }
 

@@ -44,8 +44,8 @@ mod core {
     use super::steps::{
         PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
         lloyd, moment_rows, multiply, normal_equations, norms, part, pass_seed, perturbed, pull,
-        random_vectors, reseed, residual_kmeans, sample_rows, stretch, sums, train, uses, weights_by_norm,
-        worst,
+        random_vectors, reseed, residual_kmeans, rotated, sample_rows, stretch, sums, train, uses,
+        weights_by_norm, worst,
     };
     #[pymodule_export]
     use super::targets::Target;

@@ -6,7 +6,7 @@ use crate::errors::to_python;
 use crate::lists::Lists;
 use compcodes::Model as Core;
 use compcodes::encode::{Encoding, Objective, Start};
-use compcodes::model::{Recipe, Structure, Subspaces};
+use compcodes::model::{Grouping, Recipe, Structure, Subspaces};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,6 +16,13 @@ use std::path::PathBuf;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 /// The dimensions of each subspace, and the basis (d, Σ d_m) that spans them, f32.
 type Spans<'py> = (Vec<usize>, Option<Bound<'py, PyArray2<f32>>>);
+
+/// Codebooks and dimensions of each group, and the basis (d, Σ d_g) f32.
+pub(crate) type Groups<'py> = (Vec<usize>, Vec<usize>, PyReadonlyArray2<'py, f32>);
+
+pub(crate) fn grouping((members, sizes, basis): Groups<'_>) -> PyResult<Grouping> {
+    Grouping::new(members, sizes, basis.as_array().to_owned()).map_err(to_python)
+}
 
 /// A model as files have it.
 #[pyclass(frozen, module = "compcodes._core")]
@@ -30,7 +37,7 @@ impl Model {
     #[new]
     #[pyo3(signature = (
         codebooks, selection="group", *, eta=1.0, encoding=None, seed=0, start=None, directions=None, subspaces=None,
-        signs=false, metric=None, parameters="{}", lists=None,
+        signs=false, metric=None, parameters="{}", lists=None, groups=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
@@ -46,6 +53,7 @@ impl Model {
         metric: Option<&str>,
         parameters: &str,
         lists: Option<PyRef<'_, Lists>>,
+        groups: Option<Groups<'_>>,
     ) -> PyResult<Self> {
         let codebooks = self::codebooks(codebooks, "codebooks")?;
         let encoding = match encoding {
@@ -58,7 +66,10 @@ impl Model {
                 Structure::Subspaces(Subspaces::new(sizes, basis).map_err(to_python)?)
             }
             None if signs => Structure::Signs,
-            None => Structure::Free,
+            None => match groups {
+                Some(groups) => Structure::Groups(grouping(groups)?),
+                None => Structure::Free,
+            },
         };
         let Objective { loss, directions } = objective(eta, directions)?;
         let metric = metric.map(str::parse).transpose().map_err(to_python)?;
@@ -150,6 +161,15 @@ impl Model {
         let Structure::Subspaces(subspaces) = &self.model.recipe.structure else { return None };
         let basis = subspaces.basis().map(|basis| basis.to_owned().into_pyarray(py));
         Some((subspaces.sizes().to_vec(), basis))
+    }
+
+    /// Codebooks and dimensions of each group, and the basis (d, Σ d_g) f32; `None` where there are no groups.
+    #[getter]
+    #[expect(clippy::type_complexity, reason = "three things")]
+    fn groups<'py>(&self, py: Python<'py>) -> Option<(Vec<usize>, Vec<usize>, Bound<'py, PyArray2<f32>>)> {
+        let Structure::Groups(grouping) = &self.model.recipe.structure else { return None };
+        let basis = grouping.basis().to_owned().into_pyarray(py);
+        Some((grouping.members().to_vec(), grouping.sizes().to_vec(), basis))
     }
 
     /// What it was trained for; `None` where that is not known.

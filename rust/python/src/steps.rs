@@ -190,6 +190,21 @@ pub(crate) fn stretch<'py>(
     Ok(moved.map_err(to_python)?.into_inner().into_pyarray(py))
 }
 
+/// x · `basis` (d, w) f32 for each row of `x` (n, d), (n, w) f32.
+#[pyfunction]
+#[pyo3(signature = (x, basis, n_jobs=None))]
+pub(crate) fn rotated<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    basis: PyReadonlyArray2<'py, f32>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let (rows, basis) = (Rows::new(x, "X")?, basis.as_array().to_owned());
+    let x = rows.view();
+    let rotated = run(py, n_jobs, None, |monitor| encode::rotated(&*x, basis.view(), monitor))?;
+    Ok(rotated.into_pyarray(py))
+}
+
 /// How many rows use each codeword, (M·K,) u64; of one shared codebook, (K,).
 #[pyfunction]
 pub(crate) fn uses<'py>(

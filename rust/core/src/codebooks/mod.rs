@@ -10,7 +10,10 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 pub use selection::Selection;
 
 /// The most codebooks a model may have: one byte of code each.
-pub const MAX_CODEBOOKS: usize = 64;
+pub const MAX_CODEBOOKS: usize = 256;
+/// The most codebooks that are trained and encoded with as one: their Gram matrix is of (M·K)² numbers. A model of more
+/// has them in [groups](crate::model::Grouping), or in subspaces.
+pub const MAX_TOGETHER: usize = 64;
 /// The most codewords a codebook may have: what one byte can name.
 pub const MAX_CODEWORDS: usize = 256;
 
@@ -28,7 +31,7 @@ impl Codebooks {
     /// Takes codebooks of shape (M, K, d).
     ///
     /// # Errors
-    /// M is not in 1..=64, K is not in 1..=256, d is 0, or a value is not finite.
+    /// M is not in 1..=256, K is not in 1..=256, d is 0, or a value is not finite.
     pub fn new(data: Array3<f32>) -> Result<Self> {
         let (m, k, d) = data.dim();
         if !(1..=MAX_CODEBOOKS).contains(&m) || !(1..=MAX_CODEWORDS).contains(&k) || d == 0 {

@@ -10,7 +10,7 @@
 
 use super::lanes;
 use super::space::{Space, Vector};
-use crate::codebooks::MAX_CODEBOOKS;
+use crate::codebooks::MAX_TOGETHER;
 
 /// The beginning of a code.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ struct Candidate {
     along: f32,
     /// The same for the same codewords in any order.
     key: u64,
-    code: [u8; MAX_CODEBOOKS],
+    code: [u8; MAX_TOGETHER],
 }
 
 /// One codeword more for a candidate.
@@ -49,7 +49,7 @@ impl Space<'_> {
     #[inline(always)]
     pub(super) fn beam(&self, vector: Vector<'_>, beam: &mut Beam, width: usize, code: &mut [u8]) {
         beam.candidates.clear();
-        beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_CODEBOOKS] });
+        beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_TOGETHER] });
         beam.losses.resize(self.stride, 0.0);
         beam.row.resize(self.stride, 0);
         for book in 0..self.n_codebooks {

@@ -8,7 +8,7 @@
 //! codebooks first (see `normalise`); the greedy choice is then that of the centred problem.
 
 use super::lanes::{self, Lanes};
-use crate::codebooks::MAX_CODEBOOKS;
+use crate::codebooks::MAX_TOGETHER;
 use crate::isa;
 
 /// Vectors taken through the steps together: while one adds its Gram row (from beyond the L2 cache for M = 8, K = 256)
@@ -43,7 +43,7 @@ impl Greedy<'_> {
     #[inline(always)]
     fn group_together(&mut self, first: usize, minima: &mut [Lanes], codes: &mut [u8]) {
         let (m, columns, stride) = (self.n_codebooks, self.columns, self.stride);
-        let mut left = [[0u8; MAX_CODEBOOKS]; TOGETHER];
+        let mut left = [[0u8; MAX_TOGETHER]; TOGETHER];
         let mut chosen = [0usize; TOGETHER];
         let vectors = codes.len() / m;
         for v in 0..vectors {

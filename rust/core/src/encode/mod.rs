@@ -7,6 +7,7 @@ mod encoding;
 mod errors;
 mod gram;
 mod greedy;
+mod grouped;
 mod lanes;
 mod levels;
 mod lists;
@@ -24,6 +25,7 @@ mod unit;
 
 pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};
+pub use grouped::{GroupedEncoder, rotated};
 pub(crate) use lists::ListFinder;
 pub use loss::Loss;
 pub(crate) use nearest::Nearest;
@@ -32,8 +34,8 @@ pub use subspaces::SubspaceEncoder;
 pub use target::{Rest, Target};
 pub use unit::OfUnit;
 
-use crate::codebooks::{Codebooks, MAX_CODEWORDS, Selection};
-use crate::error::Result;
+use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
+use crate::error::{Result, invalid};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
@@ -201,9 +203,14 @@ impl Encoder {
     ///
     /// # Errors
     /// `selection` shares one codebook and `codebooks` are not M times the same; or it wants M different codewords of
-    /// fewer than M.
+    /// fewer than M; or M is above 64.
     pub fn new(codebooks: &Codebooks, selection: Selection) -> Result<Self> {
         let (m, k, d) = codebooks.view().dim();
+        if m > MAX_TOGETHER {
+            return Err(invalid!(
+                "{m} codebooks without groups: more than {MAX_TOGETHER} are encoded in groups or in subspaces"
+            ));
+        }
         codebooks.check_selection(selection)?;
         let books = if selection.is_shared() { 1 } else { m };
         let (center, scale, words) = normalise(codebooks, books);
@@ -269,6 +276,18 @@ impl Encoder {
             self.rows = if local { Rows::new(&self.coarse_gram, m, k) } else { None };
         }
         self.encoding = encoding;
+        self
+    }
+
+    /// Frees what only a greedy start needs, where there is none.
+    fn without_fine_gram(mut self) -> Self {
+        let starts = match self.encoding {
+            Encoding::LocalSearch { start, .. } => start != Start::Greedy,
+            other => other != Encoding::Greedy,
+        };
+        if starts {
+            self.gram = Vec::new();
+        }
         self
     }
 

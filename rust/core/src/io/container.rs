@@ -19,7 +19,7 @@ pub const VERSION: u64 = 3;
 /// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
 const PLAIN: u64 = 2;
 /// Entries and tensors that make a file of version 3.
-const SINCE_3: [&str; 3] = ["keys", "nibbles", "centroids"];
+const SINCE_3: [&str; 4] = ["keys", "nibbles", "centroids", "groups"];
 
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;

@@ -6,7 +6,7 @@ use super::{BYTES, open, v1};
 use crate::codebooks::Codebooks;
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::Result;
-use crate::model::{Centroids, Model, Recipe, Structure, Subspaces};
+use crate::model::{Centroids, Grouping, Model, Recipe, Structure, Subspaces};
 use crate::vectors::basis::Directions;
 use ndarray::{Array2, Array3};
 use serde_json::Value;
@@ -98,6 +98,16 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
         tensors.push(Tensor::new("directions", rows.shape(), numbers));
     }
     match structure {
+        Structure::Groups(grouping) => {
+            put("structure", "groups".to_owned());
+            let spaced =
+                |counts: &[usize]| counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            put("groups", spaced(grouping.members()));
+            put("subspaces", spaced(grouping.sizes()));
+            let basis = grouping.basis();
+            let numbers = basis.to_slice().expect("of standard layout");
+            tensors.push(Tensor::new("basis", basis.shape(), numbers));
+        }
         Structure::Free => put("structure", "free".to_owned()),
         Structure::Signs => put("structure", "signs".to_owned()),
         Structure::Subspaces(subspaces) => {
@@ -184,10 +194,13 @@ impl Reader<'_> {
         let structure = match self.text("structure")? {
             "free" => Structure::Free,
             "signs" => Structure::Signs,
+            "groups" => {
+                let (members, sizes) = (self.counts("groups")?, self.counts("subspaces")?);
+                let basis = self.matrix("basis")?.ok_or_else(|| self.error("lacks a basis"))?;
+                Structure::Groups(self.blame(Grouping::new(members, sizes, basis))?)
+            }
             "subspaces" => {
-                let sizes: std::result::Result<Vec<usize>, _> =
-                    self.text("subspaces")?.split(' ').map(str::parse).collect();
-                let sizes = sizes.map_err(|_| self.error("subspaces are not numbers of dimensions"))?;
+                let sizes = self.counts("subspaces")?;
                 Structure::Subspaces(self.blame(Subspaces::new(sizes, self.matrix("basis")?))?)
             }
             other => {
@@ -197,6 +210,12 @@ impl Reader<'_> {
         let loss = self.blame(Loss::inner_product(self.value("eta")?))?;
         let metric = if self.has("trained_for") { Some(self.named("trained_for")?) } else { None };
         Ok(Recipe { loss, encoding, directions: self.blame(directions)?, structure, metric })
+    }
+
+    /// Whole numbers separated by spaces.
+    fn counts(&self, name: &str) -> Result<Vec<usize>> {
+        let counts: std::result::Result<_, _> = self.text(name)?.split(' ').map(str::parse).collect();
+        counts.map_err(|_| self.error(format!("{name} are not whole numbers")))
     }
 
     fn matrix(&self, name: &str) -> Result<Option<Array2<f32>>> {

@@ -3,7 +3,7 @@ use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::Error;
 use crate::index::{Index, Settings};
-use crate::model::{Model, Recipe, Structure, Subspaces};
+use crate::model::{Grouping, Model, Recipe, Structure, Subspaces};
 use crate::vectors::basis::Directions;
 use crate::vectors::metric::Metric;
 use ndarray::{Array2, Array3, array};
@@ -96,6 +96,7 @@ fn a_file_cut_anywhere_or_with_any_byte_changed_is_an_error() {
 fn recipes() -> Vec<Recipe> {
     let of = |encoding| Recipe { encoding, ..Recipe::default() };
     let basis = Some(array![[0.6f32, 0.8, 0.0], [0.8, -0.6, 0.25]]);
+    let turn = array![[0.6f32, 0.8], [0.8, -0.6]];
     let structure = |structure| Recipe { structure, ..Recipe::default() };
     vec![
         Recipe::default(),
@@ -108,6 +109,7 @@ fn recipes() -> Vec<Recipe> {
             ..Recipe::default()
         },
         structure(Structure::Subspaces(Subspaces::new(vec![1, 1, 1], basis).unwrap())),
+        structure(Structure::Groups(Grouping::new(vec![2, 1], vec![1, 1], turn).unwrap())),
     ]
 }
 
@@ -266,6 +268,7 @@ fn forged_files_are_errors() {
         ("seed", "-1"),
         ("structure", "signs"),
         ("structure", "subspaces"),
+        ("structure", "groups"),
         ("parameters", "[]"),
         ("parameters", "{"),
         ("kind", "model"),

@@ -1,6 +1,7 @@
 //! A trained model: what encodes, decodes and searches.
 
 mod centroids;
+mod grouping;
 mod recipe;
 mod subspaces;
 
@@ -13,6 +14,7 @@ use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
 pub(crate) use centroids::checked as checked_lists;
 pub use centroids::{Centroids, MAX_LISTS, Reached};
+pub use grouping::Grouping;
 use ndarray::{Array2, ArrayView2, Axis};
 pub use recipe::{Recipe, Structure};
 use serde_json::{Map, Value};
@@ -106,6 +108,10 @@ impl Model {
         let encoder: Box<dyn Encode> = match structure {
             Structure::Subspaces(subspaces) => Box::new(subspaces.encoder(&self.codebooks)?),
             Structure::Signs => Box::new(subspaces::signs(&self.codebooks)?),
+            Structure::Groups(grouping) => {
+                let objective = Objective { loss: *loss, directions: directions.clone() };
+                Box::new(grouping.encoder(&self.codebooks, &objective, *encoding)?)
+            }
             Structure::Free => {
                 let objective = Objective { loss: *loss, directions: directions.clone() };
                 encode::encoder(&self.codebooks, self.selection, &objective, *encoding)?

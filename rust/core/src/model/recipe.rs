@@ -3,7 +3,7 @@
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::{Result, invalid};
-use crate::model::Subspaces;
+use crate::model::{Grouping, Subspaces};
 use crate::vectors::basis::Directions;
 use crate::vectors::metric::Metric;
 
@@ -36,6 +36,9 @@ pub enum Structure {
     Free,
     /// The codebooks lie in subspaces that are orthogonal to each other: the nearest codeword of each is the best.
     Subspaces(Subspaces),
+    /// The codebooks lie in groups in subspaces that are orthogonal to each other. Loss, encoding and directions count;
+    /// with directions it is the stretched codebooks that lie there.
+    Groups(Grouping),
     /// Codeword k of a codebook is the sum of ± eight directions, with the signs of the bits of k: a code holds the signs
     /// of the products with them.
     Signs,
@@ -72,6 +75,7 @@ impl Recipe {
             )),
             Structure::Signs => Ok(()),
             Structure::Subspaces(subspaces) => subspaces.check(codebooks),
+            Structure::Groups(grouping) => grouping.check(codebooks),
         }
     }
 }

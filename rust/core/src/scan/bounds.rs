@@ -28,6 +28,11 @@
 //! any of them: so they are kept from one segment to the next as long as 160 to 255 steps span the lack, and only the
 //! 256 bytes of the last column are made anew.
 //!
+//! **Many tables.** Each byte is rounded down, by half a step on average: with M tables M / 2 of the 254 steps are lost,
+//! and of 64 tables' sums few would be discarded. So of more than [`NARROW`] columns the sums have 16 bits, and a step is
+//! 1/255 of the widest table: what is lost then is a small part of what sums differ by, for any M. The step follows
+//! from the tables alone, and they are rounded once.
+//!
 //! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
 //! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
 //!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first order;
@@ -35,7 +40,7 @@
 //!   known; but −v − u|v| is least at the largest v, so that the end will do. A measure speaks of S in real numbers, and
 //!   nothing is taken off;
 //! - a lack in steps is an f32 subtraction, product (with a rounded 1 / step) and subtraction of ½; it is at most
-//!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 66 · 2⁻¹⁴ steps;
+//!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 258 · 2⁻¹⁴ steps;
 //! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: 2⁻⁴⁸ of
 //!   each is taken off it.
 
@@ -46,7 +51,7 @@ use crate::codes::packed::Layout;
 use crate::scan::tables::Table;
 
 /// Above the largest possible error of a sum of bytes, in steps.
-const SLACK: f64 = 0.005;
+const SLACK: f64 = 0.016;
 /// A magnitude at which neither a sum nor a difference overflows.
 const MAX_MAGNITUDE: f64 = f32::MAX as f64 / 4.0;
 /// 2⁻¹⁵⁰, the error of a product that underflows, over the smallest scale.
@@ -59,6 +64,9 @@ const MAX_STEP: f64 = 1e36;
 const FRESH: f64 = 254.0;
 /// Tables are made anew when less than this many steps pass.
 const STALE: f64 = 160.0;
+
+/// Columns up to which sums have 8 bits.
+const NARROW: usize = 40;
 
 /// Byte tables of one query and the limit that goes with them.
 #[derive(Clone, Debug)]
@@ -81,17 +89,21 @@ pub(super) struct Bounds<'a> {
     /// Of the tables, and of the last column if there is one.
     bytes: ByteTables,
     /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
-    last: (f32, Option<u8>),
+    last: (f32, Option<u16>),
+    /// The step of sums of 16 bits, if there are so many columns.
+    long: Option<f64>,
 }
 
 impl<'a> Bounds<'a> {
     /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
     pub(super) fn new(tables: &'a [Table], query: usize, layout: Layout) -> Option<Self> {
-        let (mut maxima, mut best, mut magnitude) = (Vec::with_capacity(tables.len()), 0.0, 0.0);
+        let (mut maxima, mut best, mut magnitude, mut widest) =
+            (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
             let (least, most) = range(named)?;
             maxima.push(most);
+            widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
             magnitude += f64::from(most).abs().max(f64::from(least).abs());
         }
@@ -114,6 +126,8 @@ impl<'a> Bounds<'a> {
             needs: Vec::new(),
             bytes,
             last,
+            long: (layout.n_nibbles() == 0 && layout.n_lines() > NARROW)
+                .then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
         })
     }
 
@@ -138,11 +152,16 @@ impl<'a> Bounds<'a> {
 
     /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not. `None` where
     /// nothing can be proven. Makes the byte tables anew where that pays.
-    pub(super) fn limit(&mut self, floor: f32) -> Option<u8> {
+    pub(super) fn limit(&mut self, floor: f32) -> Option<u16> {
         if floor != self.last.0 {
             self.last = (floor, self.new_limit(floor.into()));
         }
         self.last.1
+    }
+
+    /// Whether sums have 16 bits; those of 8 have limits of 8, too.
+    pub(super) fn is_long(&self) -> bool {
+        self.long.is_some()
     }
 
     /// The byte tables of the last limit.
@@ -150,7 +169,7 @@ impl<'a> Bounds<'a> {
         &self.bytes
     }
 
-    fn new_limit(&mut self, floor: f64) -> Option<u8> {
+    fn new_limit(&mut self, floor: f64) -> Option<u16> {
         if !self.is_small {
             return None;
         }
@@ -160,8 +179,15 @@ impl<'a> Bounds<'a> {
         if !lack.is_finite() || lack > MAX_STEP * FRESH {
             return None;
         }
-        if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH {
-            self.step = (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP);
+        let step = match self.long {
+            Some(step) => step,
+            None if lack < self.step * STALE && self.step > MIN_STEP || lack > self.step * FRESH => {
+                (lack / FRESH * (1.0 + 1e-9)).max(MIN_STEP)
+            }
+            None => self.step,
+        };
+        if step != self.step {
+            self.step = step;
             let inverse = (1.0 / self.step) as f32;
             let ByteTables { pairs, bytes } = &mut self.bytes;
             let mut tables = self.tables.iter().zip(&self.maxima);
@@ -179,8 +205,9 @@ impl<'a> Bounds<'a> {
                 .zip(&self.needs)
                 .for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
         }
-        let limit = (lack / self.step + SLACK) as u16 + 1; // rounds down
-        Some(u8::try_from(limit).expect("at most FRESH + 1: a sum saturated at 255 does not pass"))
+        // At most FRESH + 1, or the largest of 16 bits: a sum that is saturated does not pass.
+        let limit = lack / self.step + SLACK;
+        (limit < f64::from(u16::MAX - 1)).then(|| limit as u16 + 1) // rounds down
     }
 
     fn is_small(&self) -> bool {
@@ -269,7 +296,7 @@ mod tests {
         /// 64 vectors in two segments; each one's score in turn is the floor, in any order: whoever reaches it must pass.
         #[test]
         fn who_reaches_the_floor_passes(
-            m in 1..=64usize,
+            m in 1..=256usize,
             seed in any::<u64>(),
             adjust in 0..3usize,
             offset in prop::sample::select(vec![0.0f32, 1.0, -1e3, 1e6, 1e9, -3e36]),

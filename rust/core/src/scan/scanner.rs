@@ -175,7 +175,12 @@ impl<'a> Scanner<'a> {
         {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
-            self.kernel.filter(lines, bounds.tables(), limit, hits);
+            if bounds.is_long() {
+                self.kernel.filter_long(lines, &bounds.tables().bytes, limit, hits);
+            } else {
+                let limit = u8::try_from(limit).expect("a limit of 8 bits");
+                self.kernel.filter(lines, bounds.tables(), limit, hits);
+            }
             return self.score_marked(blocks, lines, hits, marked(hits));
         }
         self.score_all(blocks, lines);

@@ -3,7 +3,7 @@
 //!
 //! Both sides are sums over vectors, so those of shards add up to those of the whole.
 
-use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS};
+use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER};
 use crate::error::{Result, invalid};
 use crate::linalg::cholesky;
 use crate::monitor::{Counter, Monitor};
@@ -160,8 +160,8 @@ fn check(
     if codes.nrows() != x.n() {
         return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
     }
-    if !(1..=MAX_CODEBOOKS).contains(&codes.ncols()) {
-        return Err(invalid!("codes have {} columns: want 1 to {MAX_CODEBOOKS}", codes.ncols()));
+    if !(1..=MAX_TOGETHER).contains(&codes.ncols()) {
+        return Err(invalid!("codes have {} columns: want 1 to {MAX_TOGETHER}", codes.ncols()));
     }
     if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
         return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));

@@ -1,6 +1,6 @@
 //! Where training starts from.
 
-use crate::codebooks::{Codebooks, MAX_CODEBOOKS, MAX_CODEWORDS, Selection};
+use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
 use crate::encode::{Encode, Encoder};
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
@@ -108,8 +108,8 @@ fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> Result<()> 
     if x.n() == 0 || x.dim() == 0 {
         return Err(invalid!("X has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
     }
-    if !(1..=MAX_CODEBOOKS).contains(&n_codebooks) {
-        return Err(invalid!("n_codebooks is {n_codebooks}: want 1 to {MAX_CODEBOOKS}"));
+    if !(1..=MAX_TOGETHER).contains(&n_codebooks) {
+        return Err(invalid!("n_codebooks is {n_codebooks}: want 1 to {MAX_TOGETHER}"));
     }
     if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
         return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));

@@ -42,6 +42,36 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
     }
 }
 
+/// See [`Kernel::filter_long`](super::Kernel::filter_long). Sums of 16 bits are of the even and of the odd vectors.
+#[target_feature(enable = "avx2")]
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+    let m = tables.len();
+    let (limit, even) = (_mm256_set1_epi16(limit as i16), _mm256_set1_epi16(0xff));
+    for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
+        let mut sums = [[[_mm256_setzero_si256(); 2]; 2]; GROUP];
+        for (column, table) in tables.iter().enumerate() {
+            let changes = changes(table);
+            for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
+                let ahead = lines.as_ptr().wrapping_add(column * GROUP + block + AHEAD.max(GROUP * m));
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                for (half, sums) in sums.iter_mut().enumerate() {
+                    let values = look_up(&changes, load(&block_lines[column], half));
+                    sums[0] = _mm256_adds_epu16(sums[0], _mm256_and_si256(values, even));
+                    sums[1] = _mm256_adds_epu16(sums[1], _mm256_srli_epi16::<8>(values));
+                }
+            }
+        }
+        for (sums, hits) in sums.iter().zip(hits) {
+            let fails = |sums| _mm256_cmpeq_epi16(_mm256_max_epu16(sums, limit), sums);
+            let of_half = |[of_even, of_odd]: [__m256i; 2]| {
+                let fails = _mm256_blendv_epi8(fails(of_odd), fails(of_even), even);
+                u64::from(!_mm256_movemask_epi8(fails) as u32)
+            };
+            *hits = of_half(sums[1]) << 32 | of_half(sums[0]);
+        }
+    }
+}
+
 /// One bit per sum: whether it is below the limit.
 #[inline]
 #[target_feature(enable = "avx2")]

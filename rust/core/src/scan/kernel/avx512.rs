@@ -66,6 +66,50 @@ pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m51
     _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
 }
 
+/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+    let m = tables.len();
+    let (groups, rest) = hits.as_chunks_mut::<GROUP>();
+    let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
+    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
+        *hits = filter_long_blocks(lines, tables, limit);
+    }
+    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
+        [*hits] = filter_long_blocks(lines, tables, limit);
+    }
+}
+
+/// `N` blocks at once. Sums of 16 bits of the even and of the odd vectors: masks and shifts take them apart, which leaves
+/// the unit that shuffles to the look-ups.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+fn filter_long_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> [u64; N] {
+    let m = tables.len();
+    assert!(lines.len() == N * m);
+    let even = _mm512_set1_epi16(0xff);
+    let mut sums = [[_mm512_setzero_si512(); 2]; N];
+    for (column, table) in tables.iter().enumerate() {
+        let quarters = quarters(table);
+        for (block, sums) in sums.iter_mut().enumerate() {
+            let codes = load(&lines[block * m + column]);
+            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
+            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            let values = look_up(&quarters, codes);
+            sums[0] = _mm512_adds_epu16(sums[0], _mm512_and_si512(values, even));
+            sums[1] = _mm512_adds_epu16(sums[1], _mm512_srli_epi16::<8>(values));
+        }
+    }
+    let limit = _mm512_set1_epi16(limit as i16);
+    let mut hits = [0; N];
+    for (hits, &[of_even, of_odd]) in hits.iter_mut().zip(&sums) {
+        let of_even = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_even, limit));
+        let of_odd = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_odd, limit));
+        *hits = _mm512_movepi8_mask(_mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, of_even, of_odd));
+    }
+    hits
+}
+
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn load(line: &Line) -> __m512i {

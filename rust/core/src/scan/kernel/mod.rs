@@ -80,6 +80,26 @@ impl Kernel {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             Isa::Neon => unsafe { neon::filter(lines, tables, limit, hits) },
+            _ => scalar::filter(lines, tables, limit.into(), hits),
+        }
+    }
+
+    /// [`filter`](Self::filter) with sums and a limit of 16 bits.
+    ///
+    /// # Panics
+    /// `lines` are not M for each of `hits`.
+    pub(super) fn filter_long(self, lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+        assert!(lines.len() == hits.len() * tables.len());
+        match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe { avx512::filter_long(lines, tables, limit, hits) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { avx2::filter_long(lines, tables, limit, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { neon::filter_long(lines, tables, limit, hits) },
             _ => scalar::filter(lines, tables, limit, hits),
         }
     }
@@ -120,7 +140,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(lines: &[Line], tables: &ByteTables, limit: u8) -> Vec<u64> {
+    fn naive(lines: &[Line], tables: &ByteTables, limit: u16) -> Vec<u64> {
         let entry = |line: usize, byte: u8| match tables.pairs.get(line) {
             Some([low, high]) => {
                 u32::from(low[usize::from(byte % 16)]) + u32::from(high[usize::from(byte / 16)])
@@ -139,7 +159,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_isa_marks_the_same(
-            blocks in 0..=64usize, m in 1..=66usize, of_nibbles in 0..=66usize, seed in any::<u32>(), size in 1..=256usize,
+            blocks in 0..=64usize, m in 1..=258usize, of_nibbles in 0..=66usize, seed in any::<u32>(), size in 1..=256usize,
         ) {
             let mut state = u64::from(seed);
             let mut random = move |below: usize| {
@@ -153,13 +173,24 @@ mod tests {
                 bytes: (of_nibbles..m).map(|_| std::array::from_fn(|_| random(size))).collect(),
             };
             let limit = random(256);
-            let want = naive(&lines, &tables, limit);
+            let want = naive(&lines, &tables, limit.into());
+            // About what sums are, so that some pass; or anything, up to what saturates.
+            let wide_limit = match seed % 4 {
+                0 => (seed >> 8) as u16,
+                1 => u16::MAX - 1,
+                _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
+            };
+            let want_wide = naive(&lines, &tables, wide_limit);
             let wide = Kernel { isa: Isa::Avx2, is_wide: true };
             let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
             for kernel in Isa::ALL.into_iter().filter_map(Kernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, &mut hits);
                 prop_assert_eq!(&hits, &want, "{:?}", kernel);
+                if of_nibbles == 0 {
+                    kernel.filter_long(&lines, &tables.bytes, wide_limit, &mut hits);
+                    prop_assert_eq!(&hits, &want_wide, "long, {:?}", kernel);
+                }
             }
         }
     }

@@ -35,6 +35,31 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
     }
 }
 
+/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+#[target_feature(enable = "neon")]
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+    let m = tables.len();
+    for (lines, hit) in lines.chunks_exact(m).zip(hits) {
+        let mut sums = [[vdupq_n_u16(0); 2]; PARTS];
+        for (line, table) in lines.iter().zip(tables) {
+            let quarters: [uint8x16x4_t; 4] = std::array::from_fn(|i| load(&table.as_chunks().0[i]));
+            let uint8x16x4_t(a, b, c, d) = load(line);
+            for (sums, codes) in sums.iter_mut().zip([a, b, c, d]) {
+                let values = look_up(&quarters, codes);
+                // 258 entries of 255 may exceed 16 bits.
+                sums[0] = vqaddq_u16(sums[0], vmovl_u8(vget_low_u8(values)));
+                sums[1] = vqaddq_u16(sums[1], vmovl_high_u8(values));
+            }
+        }
+        // 0 where a sum is below the limit, and 1 elsewhere, as bytes; those are below 1.
+        let sums = sums.map(|[low, high]| {
+            let reached = |sums| vshrq_n_u16::<15>(vcgeq_u16(sums, vdupq_n_u16(limit)));
+            vmovn_high_u16(vmovn_u16(reached(low)), reached(high))
+        });
+        *hit = mark(sums, vdupq_n_u8(1));
+    }
+}
+
 /// The table's entries that 16 codes name.
 #[inline]
 #[target_feature(enable = "neon")]

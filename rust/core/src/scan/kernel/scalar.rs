@@ -6,7 +6,7 @@ use crate::codes::packed::{BLOCK, Line};
 const LANES: usize = 8;
 
 /// See [`Kernel::filter`](super::Kernel::filter).
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     for (lines, hits) in lines.chunks_exact(tables.len()).zip(hits) {
         let mut marks = 0;
         for part in 0..BLOCK / LANES {

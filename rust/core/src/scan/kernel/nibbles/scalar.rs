@@ -17,5 +17,5 @@ pub(in crate::scan::kernel) fn filter(
         std::array::from_fn(|byte| low[byte & 15].saturating_add(high[byte >> 4]))
     });
     let tables: Vec<_> = sums.chain(bytes.iter().copied()).collect();
-    scalar::filter(lines, &tables, limit, hits);
+    scalar::filter(lines, &tables, limit.into(), hits);
 }

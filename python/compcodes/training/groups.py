@@ -1,0 +1,404 @@
+"""Groups of codebooks: beyond some sixteen codebooks the dimensions are split, and each part has codebooks of its own.
+
+The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
+memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together, so
+the split matters. Of normal data it is best to deal principal components out so that each group has as much to say as
+its codebooks can. Where vectors lie in clusters, components that tell these apart belong together. No rule knew which
+is the case, so a few splits are tried: see `GroupTrainer.split`.
+
+A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
+along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes import _core
+from compcodes.errors import ArgumentValueError
+from compcodes.training import encoders, solver
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.trainer import Trained, Trainer, _halved
+
+__all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
+
+TOGETHER = 64
+"""The most codebooks of a group."""
+ALONE = 4096
+"""Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
+CODEWORDS = 2048
+"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+TRIED = 8000
+"""Vectors that splits are tried on; a quarter of them only to see how good these are."""
+CODEWORDS_TRIED = 64
+"""Codewords of a codebook then, at most: so many need no more vectors."""
+SAMPLE = 50_000
+"""The most vectors that the rotation is learnt from."""
+REFINED = 2
+"""Iterations over all groups for the loss along x."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these."""
+
+    members: list[int]
+    sizes: list[int]
+    basis: Floats
+
+    def columns(self, group: int) -> slice:
+        """Return which columns span a group."""
+        first = sum(self.sizes[:group])
+        return slice(first, first + self.sizes[group])
+
+    def places(self, group: int) -> slice:
+        """Return which codebooks are those of a group."""
+        first = sum(self.members[:group])
+        return slice(first, first + self.members[group])
+
+    def parts(self) -> tuple[list[int], list[int], Floats]:
+        """Return all of it as the core takes it."""
+        return self.members, self.sizes, self.basis
+
+
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions."""
+    if n_groups != "auto":
+        count = int(n_groups)
+        if count > n_codebooks:
+            raise ArgumentValueError("n_groups", f"is {count}: {n_codebooks} codebooks make no more groups")
+        if count > dim:
+            raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
+    else:
+        codewords = n_codebooks * n_codewords
+        count = 1 if codewords <= ALONE else -(-codewords // CODEWORDS)
+        count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
+    if n_codebooks > TOGETHER * count:
+        raise ArgumentValueError(
+            "n_codebooks",
+            f"is {n_codebooks} in {count} group{'s' * (count > 1)}: want at most {TOGETHER} in each, and no "
+            f"more groups than dimensions ({dim})",
+        )
+    return count
+
+
+def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> list[Groups]:
+    """Return ways to split vectors of this covariance.
+
+    What a principal component has to say is its share of the bits of a code, if these go where they lower the squared
+    error most: half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
+    water-filling of normal components.)
+
+    - Dealt out: the largest share first, always to the group that has the least so far, per codebook.
+    - Runs of components, from the largest, that have equally much to say per codebook.
+    - Runs of equally many.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    # An eigenvector may come with either sign.
+    vectors = vectors * np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], 0) < 0, -1, 1)
+    members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
+    shares = _shares(values, n_codebooks * np.log2(n_codewords))
+    equal = np.ones(len(shares))
+    deals = (_dealt(shares, members), _runs(shares, members), _runs(equal, members))
+    return [
+        Groups(
+            members,
+            [len(own) for own in deal],
+            np.ascontiguousarray(vectors[:, np.concatenate(deal)], dtype=np.float32),
+        )
+        for deal in deals
+    ]
+
+
+def _dealt(shares: Doubles, members: list[int]) -> list[list[int]]:
+    loads, own = np.zeros(len(members)), [[] for _ in members]  # type: tuple[Doubles, list[list[int]]]
+    for component, share in enumerate(shares):
+        counts = [len(components) / count for components, count in zip(own, members, strict=True)]
+        least = [(load if share > 0 else 0.0, count) for load, count in zip(loads, counts, strict=True)]
+        group = min(range(len(members)), key=least.__getitem__)
+        own[group].append(component)
+        loads[group] += share / members[group]
+    return own
+
+
+def _runs(shares: Doubles, members: list[int]) -> list[list[int]]:
+    sums, count = np.cumsum(shares), len(shares)
+    wanted = sums[-1] * np.cumsum(members) / sum(members)
+    ends = np.searchsorted(sums, wanted[:-1] * (1 - 1e-9)) + 1
+    # At least a component each.
+    for group, end in enumerate(ends):
+        before = ends[group - 1] if group else 0
+        ends[group] = min(max(end, before + 1), count - len(members) + group + 1)
+    return [list(range(first, last)) for first, last in itertools.pairwise([0, *map(int, ends), count])]
+
+
+def _shares(values: Doubles, bits: float) -> Doubles:
+    """Share `bits` out to components of these variances, descending."""
+    values = np.maximum(values, max(values[0], 0.0) * 1e-12)
+    if values[0] <= 0:
+        return np.zeros(len(values))
+    logs = np.log2(values)
+    # With the first n above the level, the level is their mean less the bits of each.
+    counts = np.arange(1, len(logs) + 1)
+    levels = np.cumsum(logs) / counts - 2 * bits / counts
+    n = int(np.flatnonzero(logs > levels)[-1]) + 1
+    shares: Doubles = np.maximum(0.5 * (logs - levels[n - 1]), 0.0)
+    return shares
+
+
+@dataclass
+class GroupTrainer:
+    """Trains a model in groups, with the parameters of `whole`, whose vectors are in this process."""
+
+    whole: Trainer
+    n_groups: int
+
+    def run(self, init: str) -> tuple[Trained, Groups]:
+        """Train from `init`, "residual" or "random"; codes are of no use, and left out."""
+        started = time.perf_counter()
+        history: list[dict[str, Any]] = []
+
+        def record(objective: float) -> None:
+            seconds, n = time.perf_counter() - started, self._shards.shape[0]
+            history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
+
+        whole = self.whole
+        self._shards.check()
+        groups = self.split()
+        words, codes = [], []
+        for group in range(self.n_groups):
+            trained = self._trainer(groups, group).run(init)
+            words.append(trained.codebooks)
+            codes.append(trained.codes)
+        state, best = _State.of(self, groups, words, codes), list(words)
+        record(state.loss())
+        for iteration in range(REFINED if whole.objective.eta > 1 and history[0]["objective"] > 0 else 0):
+            for group in range(self.n_groups):
+                self._refine(state, group, iteration)
+                self._tell(self.n_groups * self._passes + iteration * self.n_groups + group + 1, 0, 1)
+            if state.loss() >= history[-1]["objective"]:
+                break
+            best = list(state.words)
+            record(state.loss())
+        if whole.report is not None:
+            whole.report(1, 1)
+        return Trained(self._assembled(groups, best), None, history), groups
+
+    def split(self) -> Groups:
+        """Return the split with the least squared error, after a short training on some vectors, of some others."""
+        whole = self.whole
+        sample = self._shards.sampled(TRIED, whole.seed)
+        candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
+        n = len(sample.X)
+        kept = np.arange(n) % 4 > 0
+        if n < 8:
+            return candidates[0]
+        own, other = (np.asarray(sample.X[np.flatnonzero(rows)]) for rows in (kept, ~kept))
+        weights = (None, None) if sample.weights is None else (sample.weights[kept], sample.weights[~kept])
+        if weights[1] is not None and not (weights[0].any() and weights[1].any()):
+            return candidates[0]
+
+        def error(groups: Groups) -> float:
+            total = 0.0
+            for group in range(self.n_groups):
+                trainer = replace(
+                    whole,
+                    shards=Local(self._rotated(own, groups, group), weights[0], whole.n_jobs),
+                    n_codebooks=groups.members[group],
+                    n_codewords=min(whole.n_codewords, CODEWORDS_TRIED),
+                    objective=Objective(),
+                    encoder=encoders.Beam(2),
+                    anneal=0,
+                    max_iter=1,
+                    report=None,
+                )
+                words, rest = trainer.run("residual").codebooks, self._rotated(other, groups, group)
+                coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
+                left = rest - _core.decode(words, coder.encode(rest, whole.n_jobs), whole.n_jobs)
+                total += np.average(np.einsum("ij,ij->i", left, left, dtype=np.float64), weights=weights[1])
+            return total
+
+        return min(candidates, key=error)
+
+    @property
+    def _passes(self) -> int:
+        """Of a group over the vectors."""
+        return self.whole.anneal + self.whole.max_iter + 2
+
+    def _tell(self, passes: int, done: int, total: int) -> None:
+        """Report so many passes, and of one more a part."""
+        whole = self.n_groups * (self._passes + REFINED)
+        if self.whole.report is not None:
+            self.whole.report(passes * total + done, whole * total)
+
+    @property
+    def _shards(self) -> Local:
+        shards = self.whole.shards
+        assert isinstance(shards, Local)
+        return shards
+
+    def _covariance(self) -> Doubles:
+        """Second moments about the mean, by weight, of vectors as directions stretch them."""
+        shards, d = self._shards, self._shards.shape[1]
+        sample = shards.sampled(SAMPLE, self.whole.seed)
+        total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
+        rows = max((1 << 22) // d, 1)
+        for first in range(0, len(sample.X), rows):
+            part = np.asarray(sample.X[first : first + rows]).astype(np.float64)
+            weights = np.ones(len(part)) if sample.weights is None else sample.weights[first : first + rows]
+            total += weights.sum()
+            mean += weights @ part
+            square += (part * weights[:, None]).T @ part
+        mean /= total or 1.0
+        covariance = square / (total or 1.0) - np.outer(mean, mean)
+        directions = self.whole.objective.directions
+        if directions is not None:
+            stretch = np.eye(d) + directions.T.astype(np.float64) @ directions
+            covariance = stretch @ covariance @ stretch
+        return covariance
+
+    def _part(self, groups: Groups, group: int) -> Floats:
+        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        return self._rotated(self._shards.X, groups, group)
+
+    def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
+        basis, directions = groups.basis[:, groups.columns(group)], self.whole.objective.directions
+        if directions is not None:
+            basis = basis + directions.T @ (directions @ basis)
+        return _core.rotated(X, np.ascontiguousarray(basis), self.whole.n_jobs)
+
+    def _trainer(self, groups: Groups, group: int) -> Trainer:
+        whole, passes = self.whole, self._passes
+        shards = replace(self._shards, X=self._part(groups, group))
+
+        def told(done: int, total: int) -> None:
+            self._tell(group * passes, passes * done, total)
+
+        seed = (whole.seed + group) % 2**64
+        return replace(
+            whole,
+            shards=shards,
+            n_codebooks=groups.members[group],
+            objective=Objective(),
+            seed=seed,
+            report=whole.report and told,
+        )
+
+    def _refine(self, state: _State, group: int, iteration: int) -> None:
+        """Choose codes of a group, and then its codebooks, given what the others leave along the vectors."""
+        whole, X, rest = self.whole, state.part(group), state.rest(group)
+        # Numbers of passes that training has not had.
+        seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
+        steps = whole.encoder.for_training().steps()
+        coder = _core.Encoder(state.words[group], "group", whole.objective.eta, steps, seed, whole.n_jobs)
+        target = _core.Target(X, rest=np.stack([state.norms, rest], axis=1))
+        state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
+        state.words[group] = self._update(state, group, X, rest)
+        state.measure(group, X)
+
+    def _update(self, state: _State, group: int, X: Floats, rest: Doubles) -> Floats:
+        """Return better codebooks for the codes of a group.
+
+        With u_g = x_g / ‖x‖, of the loss ‖e_g‖² + β(⟨e_g, u_g⟩ + rest / ‖x‖)² the first term gives the plain equations,
+        the second adds β u_g u_gᵀ to each vector's part of the left side and β u_g (‖x_g‖² + rest) / ‖x‖ to that of
+        the right one.
+        """
+        whole, weights = self.whole, self._shards.weights
+        words, codes = state.words[group], state.codes[group]
+        (M, K, d), beta = words.shape, whole.objective.eta - 1
+        weights = np.ones(len(X)) if weights is None else weights
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        inverse = np.divide(1, state.norms**2, out=np.zeros(len(X)), where=state.norms > 0)
+        own = Local(X, weights, whole.n_jobs)
+        A, b = own.equations(codes, K, None)
+        scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
+        along = replace(own, weights=weights * np.maximum(squares + rest, 0) * inverse)
+        b += beta * along.equations(codes, K, None)[1]
+        counts = np.einsum("ii->i", A).copy()
+        trainer = replace(whole, shards=own, n_codebooks=M, objective=Objective())
+        pull = trainer.pull(state.error(group))
+        start = words.reshape(-1, d).astype(np.float64)
+        uses = counts.reshape(M, K, 1)
+        total = uses.sum(axis=1, keepdims=True)
+        b.reshape(M, K, d)[:] += pull * (uses * start.reshape(M, K, d)).sum(axis=1, keepdims=True) / total
+        A.reshape(-1)[:: len(A) + 1] += pull
+        A *= scale
+        b *= scale
+        diagonal = np.einsum("ii->i", A).copy()
+        across = replace(own, weights=weights * squares * inverse)
+        unknowns = solver.descend(
+            _halved(A),
+            b,
+            start,
+            diagonal * (1 + beta * float(np.mean(squares * inverse)) / d),
+            whole.ridge * (diagonal.mean() or 1.0),
+            lambda P: across.apply(codes, K, P, None) * (beta * scale),
+            whole.n_jobs,
+        )
+        return np.ascontiguousarray(unknowns.astype(np.float32).reshape(M, K, d))
+
+    def _assembled(self, groups: Groups, words: list[Floats]) -> Floats:
+        """Return codebooks (M, K, d) in the space of the vectors."""
+        d = len(groups.basis)
+        codebooks = np.empty((self.whole.n_codebooks, self.whole.n_codewords, d), np.float32)
+        for group, own in enumerate(words):
+            axes = groups.basis[:, groups.columns(group)].T.astype(np.float64)
+            for place, book in zip(codebooks[groups.places(group)], own, strict=True):
+                place[:] = book @ axes
+        directions = self.whole.objective.directions
+        return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
+
+
+@dataclass
+class _State:
+    """Codebooks and codes of each group, and the errors that they leave in each vector."""
+
+    trainer: GroupTrainer
+    groups: Groups
+    words: list[Floats]
+    codes: list[Any]
+    norms: Doubles
+    along: Doubles
+    squares: Doubles
+
+    @classmethod
+    def of(cls, trainer: GroupTrainer, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
+        whole, shards = trainer.whole, trainer._shards
+        norms = _core.norms(shards.X, whole.objective.directions, whole.n_jobs)
+        sizes = len(words), len(norms)
+        state = cls(trainer, groups, words, codes, norms, np.zeros(sizes), np.zeros(sizes))
+        for group in range(len(words)):
+            state.measure(group, state.part(group))
+        return state
+
+    def part(self, group: int) -> Floats:
+        return self.trainer._part(self.groups, group)
+
+    def measure(self, group: int, X: Floats) -> None:
+        """Note the errors of a group, and of these the part along the vectors."""
+        left = X - _core.decode(self.words[group], self.codes[group], self.trainer.whole.n_jobs)
+        self.along[group] = np.einsum("ij,ij->i", left, X, dtype=np.float64)
+        self.squares[group] = np.einsum("ij,ij->i", left, left, dtype=np.float64)
+
+    def rest(self, group: int) -> Doubles:
+        """⟨e, x⟩ over the other groups, of each vector."""
+        rest: Doubles = self.along.sum(axis=0) - self.along[group]
+        return rest
+
+    def error(self, group: int) -> float:
+        """Return the mean squared error of a group, by weight."""
+        return float(np.average(self.squares[group], weights=self.trainer._shards.weights))
+
+    def loss(self) -> float:
+        """Return the mean loss of the whole, by weight."""
+        beta = self.trainer.whole.objective.eta - 1
+        shares = np.divide(self.along.sum(axis=0), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0)
+        return float(np.average(self.squares.sum(axis=0) + beta * shares**2, weights=self.trainer._shards.weights))

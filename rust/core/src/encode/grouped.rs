@@ -1,0 +1,440 @@
+//! Encoding with codebooks in groups, each in dimensions of its own: beyond some sixteen codebooks one Gram matrix of all
+//! would be too large, and a search among all of them too slow. Time and memory grow with the number of groups.
+//!
+//! The squared error is the sum of the groups' errors, so each group is encoded alone. The error along x is not its square
+//! but that of a sum,
+//!
+//! ```text
+//! ‖e‖² + β⟨e, u⟩² = Σ_g ‖e_g‖² + β(Σ_g ⟨e_g, x_g⟩ / ‖x‖)²,   u = x/‖x‖, β = η − 1,
+//! ```
+//!
+//! so a group is encoded given what the others leave along x, and all of them once more when the others are known:
+//! [`SWEEPS`] times. No sweep but the first can raise the loss.
+
+use super::errors::{check_rows, errors};
+use super::target::{Rest, StretchedTarget};
+use super::{Encode, Encoder, Encoding, Improved, Loss, Objective, Start, Target};
+use crate::codebooks::{Codebooks, Selection};
+use crate::error::Result;
+use crate::isa::{self, Isa, Kernel, Level};
+use crate::linalg::gemm::{Panels, Tiles, multiply};
+use crate::monitor::Monitor;
+use crate::parallel;
+use crate::vectors::basis::Directions;
+use crate::vectors::{Vectors, check_dim, read_finite};
+use ndarray::{Array2, ArrayView2, s};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Passes over the groups where an error along x counts more than others.
+pub(super) const SWEEPS: usize = 2;
+/// Of so many rounds of local search that a model of one group has, a group has one, over all sweeps.
+const SHARE: usize = 8;
+/// What the local search of a group begins with: a beam needs no second Gram matrix, as a greedy start does.
+const BEAM: Start = Start::Beam { width: 4 };
+/// Numbers of vectors that are taken through the groups together, about.
+const NUMBERS: usize = 1 << 22;
+/// Vectors rotated at once by a thread.
+const CHUNK: usize = 48;
+
+/// Encodes with groups of codebooks in subspaces that are orthogonal to each other.
+pub struct GroupedEncoder {
+    /// In the space of the vectors: what errors are measured by. Stretched, if vectors are.
+    codebooks: Codebooks,
+    loss: Loss,
+    directions: Option<Directions>,
+    rotation: Rotation,
+    groups: Vec<Group>,
+}
+
+struct Group {
+    /// Of the rotated vectors.
+    columns: Range<usize>,
+    /// Of the code.
+    places: Range<usize>,
+    codebooks: Codebooks,
+    encoder: Encoder,
+}
+
+impl GroupedEncoder {
+    /// Of `codebooks` in groups: `members` codebooks in turn, in the subspace that `sizes` columns of `basis`
+    /// (d, Σ sizes) span. With directions in the objective, it is the stretched codebooks that lie there.
+    pub(crate) fn new(
+        codebooks: &Codebooks,
+        (members, sizes): (&[usize], &[usize]),
+        basis: ArrayView2<'_, f32>,
+        objective: &Objective,
+        encoding: Encoding,
+    ) -> Result<Self> {
+        let Objective { loss, directions } = objective.clone();
+        let codebooks = match &directions {
+            None => codebooks.clone(),
+            Some(directions) => directions.stretch(codebooks)?,
+        };
+        let encoding = match encoding {
+            Encoding::LocalSearch { rounds, seed, .. } => {
+                let sweeps = if loss == Loss::RECONSTRUCTION { 1 } else { SWEEPS };
+                Encoding::LocalSearch { start: BEAM, rounds: rounds.div_ceil(SHARE * sweeps), seed }
+            }
+            other => other,
+        };
+        let (mut column, mut place) = (0, 0);
+        let groups = members.iter().zip(sizes).map(|(&members, &size)| {
+            let (columns, places) = (column..column + size, place..place + members);
+            (column, place) = (columns.end, places.end);
+            let axes = basis.slice(s![.., columns.clone()]).mapv(f64::from);
+            let words = codebooks.view();
+            let words = words.slice(s![places.clone(), .., ..]);
+            let (m, k, d) = words.dim();
+            let words = words.to_shape((m * k, d)).expect("contiguous").mapv(f64::from).dot(&axes);
+            let words = words.mapv(|x| x as f32).into_shape_with_order((m, k, size)).expect("as many");
+            let codebooks = Codebooks::new(words)?;
+            let encoder = Encoder::new(&codebooks, Selection::Group)?.with_loss(loss);
+            let encoder = encoder.with_encoding(encoding).without_fine_gram();
+            Ok(Group { columns, places, codebooks, encoder })
+        });
+        let groups = groups.collect::<Result<Vec<_>>>()?;
+        Ok(Self { codebooks, loss, directions, rotation: Rotation::new(basis)?, groups })
+    }
+
+    /// The target as codebooks of the encoder approximate it.
+    fn run(
+        &self,
+        target: &Target<'_>,
+        given: bool,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        target.check(self.codebooks.dim())?;
+        let n = target.x.n();
+        let rows = parallel::rows((NUMBERS / self.codebooks.dim()).clamp(256, 8192));
+        for first in (0..n).step_by(rows) {
+            let rows = rows.min(n - first);
+            monitor.report(first as u64, n as u64)?;
+            let check = |_, _| monitor.report(first as u64, n as u64).is_ok();
+            let mut block = Block::read(self, target, first, rows)?;
+            block.choose(self, given, codes.slice_mut(s![first..first + rows, ..]), &check)?;
+        }
+        monitor.report(n as u64, n as u64)
+    }
+}
+
+impl Encode for GroupedEncoder {
+    fn encode_target(&self, target: &Target<'_>, monitor: &dyn Monitor) -> Result<Array2<u8>> {
+        let mut codes = Array2::zeros((target.x.n(), self.codebooks.n_codebooks()));
+        let stretched = self.directions.as_ref().map(|by| StretchedTarget::new(by, target)).transpose()?;
+        let target = stretched.as_ref().map_or(*target, StretchedTarget::target);
+        self.run(&target, false, &mut codes, monitor)?;
+        Ok(codes)
+    }
+
+    fn improve_target(
+        &self,
+        target: &Target<'_>,
+        codes: &mut Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Improved> {
+        check_rows(codes.view(), target.x)?;
+        self.codebooks.check_codes(codes.view())?;
+        let stretched = self.directions.as_ref().map(|by| StretchedTarget::new(by, target)).transpose()?;
+        let target = stretched.as_ref().map_or(*target, StretchedTarget::target);
+        let before = errors(&self.codebooks, self.loss, target, codes.view(), &())?;
+        let mut new = codes.clone();
+        self.run(&target, true, &mut new, monitor)?;
+        let mut after = errors(&self.codebooks, self.loss, target, new.view(), &())?;
+        let rows = codes.outer_iter_mut().zip(new.outer_iter()).zip(before.iter().zip(&mut after));
+        for ((mut code, new), (before, after)) in rows {
+            if *after < *before {
+                code.assign(&new);
+            } else {
+                *after = *before;
+            }
+        }
+        Ok(Improved { before, after })
+    }
+}
+
+/// Some vectors on their way through the groups.
+struct Block {
+    x: Array2<f32>,
+    base: Option<Array2<f32>>,
+    /// Of each row the whole's length, and the error along it that is not of the groups.
+    rest: Vec<Rest>,
+    /// ⟨e_g, x_g⟩ of each group and row; 0 where the group is not encoded yet.
+    along: Vec<Vec<f64>>,
+}
+
+impl Block {
+    fn read(encoder: &GroupedEncoder, target: &Target<'_>, first: usize, rows: usize) -> Result<Self> {
+        let x = encoder.rotation.rows(target.x, "X", first, rows)?;
+        let base = target.base.map(|base| encoder.rotation.rows(base, "base", first, rows)).transpose()?;
+        let rest = match target.rest {
+            Some(rest) => rest[first..first + rows].to_vec(),
+            None => {
+                // The basis need not span all dimensions.
+                let dim = target.x.dim();
+                let mut row = vec![0.0; dim];
+                let norm = |r| {
+                    target.x.read(first + r, &mut row);
+                    row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
+                };
+                (0..rows).map(norm).map(|norm| Rest { norm, along: 0.0 }).collect()
+            }
+        };
+        let along = vec![vec![0.0; rows]; encoder.groups.len()];
+        Ok(Self { x, base, rest, along })
+    }
+
+    fn choose(
+        &mut self,
+        encoder: &GroupedEncoder,
+        given: bool,
+        mut codes: ndarray::ArrayViewMut2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        let coupled = encoder.loss != Loss::RECONSTRUCTION;
+        if given && coupled {
+            for (g, group) in encoder.groups.iter().enumerate() {
+                let own = codes.slice(s![.., group.places.clone()]).to_owned();
+                self.along[g] = self.left(group, &own);
+            }
+        }
+        for sweep in 0..if coupled { SWEEPS } else { 1 } {
+            for (g, group) in encoder.groups.iter().enumerate() {
+                let mut rest = self.rest.clone();
+                for (_, along) in self.along.iter().enumerate().filter(|&(other, _)| other != g) {
+                    rest.iter_mut().zip(along).for_each(|(rest, along)| rest.along += along);
+                }
+                let columns = s![.., group.columns.clone()];
+                let x = self.x.slice(columns);
+                let base = self.base.as_ref().map(|base| base.slice(columns));
+                let target = Target {
+                    base: base.as_ref().map(|base| base as &dyn Vectors),
+                    rest: coupled.then_some(&rest[..]),
+                    ..Target::from(&x)
+                };
+                let mut places = codes.slice_mut(s![.., group.places.clone()]);
+                let own = if sweep > 0 || given {
+                    let mut own = places.to_owned();
+                    group.encoder.improve_target(&target, &mut own, monitor)?;
+                    own
+                } else {
+                    group.encoder.encode_target(&target, monitor)?
+                };
+                places.assign(&own);
+                if coupled {
+                    self.along[g] = self.left(group, &own);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// ⟨e_g, x_g⟩ of each row with the codes (rows, M_g) of a group.
+    fn left(&self, group: &Group, codes: &Array2<u8>) -> Vec<f64> {
+        let columns = s![.., group.columns.clone()];
+        let (x, base) = (self.x.slice(columns), self.base.as_ref().map(|base| base.slice(columns)));
+        let of_row = |r: usize| {
+            let mut sum = base.map_or_else(|| vec![0.0; x.ncols()], |base| base.row(r).to_vec());
+            for (m, &k) in codes.row(r).iter().enumerate() {
+                let word = group.codebooks.codeword(m, k.into());
+                sum.iter_mut().zip(word).for_each(|(sum, c)| *sum += c);
+            }
+            let terms = x.row(r);
+            terms.iter().zip(&sum).map(|(&x, &sum)| (f64::from(x) - f64::from(sum)) * f64::from(x)).sum()
+        };
+        (0..x.nrows()).into_par_iter().with_min_len(CHUNK).map(of_row).collect()
+    }
+}
+
+/// Products of vectors with the columns of a matrix.
+pub(super) struct Rotation {
+    isa: Isa,
+    panels: Panels,
+    zeros: Vec<f32>,
+    width: usize,
+}
+
+/// x · `basis` (d, w) for each row x of `x` (n, d), (n, w). The result depends on nothing but the row.
+///
+/// # Errors
+/// `x` has another d, or a row that is not finite; or `monitor` cancels.
+pub fn rotated(x: &dyn Vectors, basis: ArrayView2<'_, f32>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
+    check_dim(x, "X", basis.nrows())?;
+    let rotation = Rotation::new(basis)?;
+    monitor.report(0, x.n() as u64)?;
+    rotation.rows(x, "X", 0, x.n())
+}
+
+impl Rotation {
+    pub(super) fn new(basis: ArrayView2<'_, f32>) -> Result<Self> {
+        let (dim, width) = basis.dim();
+        let columns = basis.t().as_standard_layout().into_owned();
+        let columns = columns.as_slice().expect("standard layout");
+        let panels = Panels::new(width, dim, |i| columns.get(i * dim..(i + 1) * dim));
+        let zeros = vec![0.0; panels.columns()];
+        Ok(Self { isa: Isa::current()?, panels, zeros, width })
+    }
+
+    /// Those of `rows` rows of `x`, from `first` on.
+    fn rows(&self, x: &dyn Vectors, what: &'static str, first: usize, rows: usize) -> Result<Array2<f32>> {
+        let (dim, width, columns) = (x.dim(), self.width, self.panels.columns());
+        let mut rotated = Array2::zeros((rows, width));
+        let chunks = rotated.as_slice_mut().expect("fresh").par_chunks_mut(CHUNK * width).enumerate();
+        let failed = chunks
+            .map_init(
+                || (vec![0.0; CHUNK * dim], Tiles::new(CHUNK, dim), Vec::new()),
+                |(x_rows, tiles, out), (i, rotated)| {
+                    let rows = rotated.len() / width;
+                    let x_rows = &mut x_rows[..rows * dim];
+                    read_finite(x, what, first + i * CHUNK, x_rows)?;
+                    for (r, x) in x_rows.chunks_exact(dim).enumerate() {
+                        tiles.set(r, x.iter().copied());
+                    }
+                    out.resize(tiles.rows() * columns, 0.0);
+                    isa::run(self.isa, Rotate { tiles, rows, rotation: self, out });
+                    for (to, from) in rotated.chunks_exact_mut(width).zip(out.chunks_exact(columns)) {
+                        to.copy_from_slice(&from[..width]);
+                    }
+                    Ok(())
+                },
+            )
+            .find_first(Result::is_err);
+        failed.unwrap_or(Ok(()))?;
+        Ok(rotated)
+    }
+}
+
+struct Rotate<'a> {
+    tiles: &'a Tiles,
+    rows: usize,
+    rotation: &'a Rotation,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Rotate<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        multiply::<L>(self.tiles, self.rows, &self.rotation.panels, &self.rotation.zeros, self.out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array1, Array3};
+
+    const MEMBERS: [usize; 2] = [2, 1];
+    const SIZES: [usize; 2] = [3, 2];
+
+    fn pseudo(rows: usize, columns: usize, salt: usize) -> Array2<f32> {
+        Array2::from_shape_fn((rows, columns), |(i, j)| {
+            (((i * 131 + j * 37 + salt) * 2_654_435_761) % 1009) as f32 / 100.0 - 5.0
+        })
+    }
+
+    /// Reflections at two random planes.
+    fn basis(d: usize) -> Array2<f32> {
+        let reflection = |salt| {
+            let v: Array1<f64> = pseudo(d, 1, salt).column(0).mapv(f64::from);
+            let outer = v.view().insert_axis(ndarray::Axis(1)).dot(&v.view().insert_axis(ndarray::Axis(0)));
+            Array2::<f64>::eye(d) - outer * (2.0 / v.dot(&v))
+        };
+        reflection(3).dot(&reflection(8)).mapv(|x| x as f32)
+    }
+
+    /// Two codebooks in the first three columns of the basis, one in the other two; six codewords each.
+    fn codebooks(basis: &Array2<f32>) -> Codebooks {
+        let mut words = Array3::zeros((3, 6, 5));
+        for m in 0..3 {
+            let own = if m < 2 { 0..3 } else { 3..5 };
+            let small = pseudo(6, own.len(), 11 + m);
+            words.slice_mut(s![m, .., ..]).assign(&small.dot(&basis.slice(s![.., own]).t()));
+        }
+        Codebooks::new(words).unwrap()
+    }
+
+    fn search(rounds: usize) -> Encoding {
+        Encoding::LocalSearch { start: Start::Greedy, rounds, seed: 1 }
+    }
+
+    fn encoder(books: &Codebooks, basis: &Array2<f32>, objective: &Objective) -> GroupedEncoder {
+        GroupedEncoder::new(books, (&MEMBERS, &SIZES), basis.view(), objective, search(512)).unwrap()
+    }
+
+    /// The least loss of each row over all codes.
+    fn least(books: &Codebooks, loss: Loss, target: Target<'_>) -> Vec<f64> {
+        let mut least = vec![f64::INFINITY; target.x.n()];
+        for code in 0..216 {
+            let code = [code % 6, code / 6 % 6, code / 36];
+            let codes = Array2::from_shape_fn((target.x.n(), 3), |(_, m)| code[m] as u8);
+            let found = errors(books, loss, target, codes.view(), &()).unwrap();
+            least.iter_mut().zip(found).for_each(|(least, found)| *least = least.min(found));
+        }
+        least
+    }
+
+    #[test]
+    fn by_the_squared_error_groups_are_encoded_alone() {
+        let (x, basis) = (pseudo(70, 5, 1), basis(5));
+        let books = codebooks(&basis);
+        let codes = encoder(&books, &basis, &Objective::default()).encode(&x.view(), &()).unwrap();
+        let (x, loss) = (x.view(), Loss::RECONSTRUCTION);
+        let found = errors(&books, loss, &x, codes.view(), &()).unwrap();
+        for (found, want) in found.iter().zip(least(&books, loss, Target::from(&x))) {
+            assert!(*found <= want * 1.000_01, "{found} for {want}");
+        }
+    }
+
+    #[test]
+    fn the_loss_along_x_is_that_of_the_whole() {
+        let (x, base, basis) = (pseudo(70, 5, 1), 0.3 * &pseudo(70, 5, 2), basis(5));
+        let books = codebooks(&basis);
+        let loss = Loss::inner_product(8.0).unwrap();
+        let grouped = encoder(&books, &basis, &loss.into());
+        let (x, base) = (x.view(), base.view());
+        let rest: Vec<Rest> = (0..70).map(|i| Rest { norm: 9.0, along: f64::from(i % 7) - 3.0 }).collect();
+        let whole = Target::from(&x);
+        for target in [whole, Target { base: Some(&base), ..whole }, Target { rest: Some(&rest), ..whole }] {
+            let codes = grouped.encode_target(&target, &()).unwrap();
+            let found = errors(&books, loss, target, codes.view(), &()).unwrap();
+            let want = least(&books, loss, target);
+            // Each group is best given the others; most often that is best of all.
+            let best = found.iter().zip(&want).filter(|&(found, want)| *found <= want * 1.000_01).count();
+            assert!(best >= 50, "{best} of 70 are best");
+            assert!(found.sum() <= 1.1 * want.iter().sum::<f64>());
+            let mut given = Array2::zeros((70, 3));
+            let improved = grouped.improve_target(&target, &mut given, &()).unwrap();
+            let after = errors(&books, loss, target, given.view(), &()).unwrap();
+            assert_eq!(improved.after, after);
+            assert!(improved.before.iter().zip(&improved.after).all(|(before, after)| after <= before));
+        }
+    }
+
+    #[test]
+    fn directions_stretch_what_lies_in_groups() {
+        let (x, basis) = (pseudo(70, 5, 1), basis(5));
+        let directions = Directions::new(Array2::from_shape_fn((1, 5), |(_, j)| j as f32 / 3.0)).unwrap();
+        let stretched = codebooks(&basis);
+        let books = directions.relax(&stretched).unwrap();
+        let loss = Loss::inner_product(3.0).unwrap();
+        let objective = Objective { loss, directions: Some(directions.clone()) };
+        let codes = encoder(&books, &basis, &objective).encode(&x.view(), &()).unwrap();
+        let moved = directions.stretch_sums(x.mapv(f64::from)).unwrap().mapv(|x| x as f32);
+        let plain = encoder(&stretched, &basis, &loss.into()).encode(&moved.view(), &()).unwrap();
+        let differ = codes.outer_iter().zip(plain.outer_iter()).filter(|(a, b)| a != b).count();
+        assert!(differ <= 2, "{differ} codes differ, of rounding");
+    }
+
+    #[test]
+    fn rotations_depend_on_nothing_but_the_row() {
+        let (x, basis) = (pseudo(101, 5, 1), basis(5));
+        let whole = rotated(&x.view(), basis.view(), &()).unwrap();
+        let part = rotated(&x.slice(s![50.., ..]), basis.view(), &()).unwrap();
+        assert_eq!(whole.slice(s![50.., ..]), part);
+        let want = x.dot(&basis);
+        assert!((&whole - &want).iter().all(|off| off.abs() < 1e-4));
+        assert!(rotated(&x.slice(s![.., ..4]), basis.view(), &()).is_err());
+    }
+}

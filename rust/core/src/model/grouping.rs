@@ -1,0 +1,129 @@
+//! Codebooks in groups: those of a group lie in a subspace that is orthogonal to the subspaces of the others.
+
+use crate::codebooks::{Codebooks, MAX_TOGETHER};
+use crate::encode::{Encoding, GroupedEncoder, Objective};
+use crate::error::{Result, invalid};
+use ndarray::{Array2, ArrayView2};
+
+/// Which codebooks belong together, and the subspace that each group of them is in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouping {
+    members: Vec<usize>,
+    sizes: Vec<usize>,
+    basis: Array2<f32>,
+}
+
+/// How far from orthonormal the columns of a basis may be.
+const ROUNDING: f64 = 1e-3;
+
+impl Grouping {
+    /// Groups of `members` codebooks in turn, each in a subspace of `sizes` dimensions: the first d_1 columns of `basis`
+    /// (d, Σ d_g), which are orthonormal, span that of the first group, and so on.
+    ///
+    /// # Errors
+    /// Not as many members as sizes, one of them 0, more than 64 codebooks in a group, or a basis of another shape or of
+    /// columns that are not orthonormal.
+    pub fn new(members: Vec<usize>, sizes: Vec<usize>, basis: Array2<f32>) -> Result<Self> {
+        let total = sizes.iter().try_fold(0usize, |total, &size| total.checked_add(size));
+        if members.len() != sizes.len() || members.is_empty() || sizes.contains(&0) {
+            return Err(invalid!(
+                "groups have {members:?} codebooks and {sizes:?} dimensions: want as many, at least 1 each"
+            ));
+        }
+        if let Some(&many) = members.iter().find(|&members| !(1..=MAX_TOGETHER).contains(members)) {
+            return Err(invalid!("a group has {many} codebooks: want 1 to {MAX_TOGETHER}"));
+        }
+        if total != Some(basis.ncols()) || basis.nrows() < basis.ncols() {
+            return Err(invalid!(
+                "the basis has shape {:?}: want (d, Σ d_g), d at least the sum of {sizes:?}",
+                basis.dim()
+            ));
+        }
+        let products = basis.mapv(f64::from);
+        let products = products.t().dot(&products);
+        let off = products.indexed_iter().map(|((i, j), p)| (p - f64::from(u8::from(i == j))).abs());
+        if !off.fold(0.0, |most: f64, off| if off > most || off.is_nan() { off } else { most }).le(&ROUNDING)
+        {
+            return Err(invalid!("the columns of the basis are not orthonormal"));
+        }
+        Ok(Self { members, sizes, basis: basis.as_standard_layout().into_owned() })
+    }
+
+    /// The codebooks of each group.
+    #[must_use]
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// The dimensions of each group.
+    #[must_use]
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    /// The columns that span the subspaces, (d, Σ d_g).
+    #[must_use]
+    pub fn basis(&self) -> ArrayView2<'_, f32> {
+        self.basis.view()
+    }
+
+    /// Refuses groups that are not those of `codebooks`.
+    ///
+    /// # Errors
+    /// Another number of codebooks or dimensions.
+    pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
+        let (m, d) = (self.members.iter().sum::<usize>(), self.basis.nrows());
+        if (m, d) != (codebooks.n_codebooks(), codebooks.dim()) {
+            return Err(invalid!(
+                "groups are of {m} codebooks in {d} dimensions: want {} in {}",
+                codebooks.n_codebooks(),
+                codebooks.dim()
+            ));
+        }
+        Ok(())
+    }
+
+    /// What encodes group by group.
+    ///
+    /// # Errors
+    /// See [`check`](Self::check).
+    pub fn encoder(
+        &self,
+        codebooks: &Codebooks,
+        objective: &Objective,
+        encoding: Encoding,
+    ) -> Result<GroupedEncoder> {
+        self.check(codebooks)?;
+        GroupedEncoder::new(codebooks, (&self.members, &self.sizes), self.basis(), objective, encoding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Recipe, Structure};
+    use ndarray::{Array3, array};
+
+    #[test]
+    fn refuses_what_is_not_groups() {
+        let turn = array![[0.6f32, 0.8], [0.8, -0.6]];
+        let message = |members: &[usize], sizes: &[usize], basis: &Array2<f32>| {
+            Grouping::new(members.to_vec(), sizes.to_vec(), basis.clone()).unwrap_err().to_string()
+        };
+        assert!(message(&[1], &[1, 1], &turn).contains("want as many"));
+        assert!(message(&[], &[], &turn).contains("want as many"));
+        assert!(message(&[1, 1], &[2, 0], &turn).contains("at least 1 each"));
+        assert!(message(&[65, 1], &[1, 1], &turn).contains("65 codebooks: want 1 to 64"));
+        assert!(message(&[0, 1], &[1, 1], &turn).contains("0 codebooks"));
+        assert!(message(&[1, 1], &[1, 2], &turn).contains("shape"));
+        assert!(message(&[1, 1], &[usize::MAX, 2], &turn).contains("shape"));
+        for off in [1.01, 0.0, f32::NAN] {
+            assert!(message(&[1, 1], &[1, 1], &(&turn * off)).contains("orthonormal"));
+        }
+        let grouping = Grouping::new(vec![1, 2], vec![1, 1], turn).unwrap();
+        let recipe = Recipe { structure: Structure::Groups(grouping), ..Recipe::default() };
+        assert!(recipe.check(&Codebooks::new(Array3::zeros((3, 2, 2))).unwrap()).is_ok());
+        assert!(recipe.check(&Codebooks::new(Array3::zeros((2, 2, 2))).unwrap()).is_err());
+        assert!(recipe.check(&Codebooks::new(Array3::zeros((3, 2, 3))).unwrap()).is_err());
+    }
+}
