@@ -172,11 +172,11 @@ def peak():
     return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 if __name__ == "__main__":
-    folder, sample = sys.argv[1], int(sys.argv[2])
+    folder, sample, n_codewords = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit="1.5GB") as cluster:
         with Client(cluster) as client:
             X = cc.data.open_many(folder + "/vectors")
-            q = cc.CompositionalCodes(effort="low", max_train=sample).fit(X)
+            q = cc.CompositionalCodes(8, n_codewords, effort="low", max_train=sample).fit(X)
             index = cc.ShardedIndex.build(folder + "/index", q, X, 10, client=client)
             ids = index.search(X[:100], 10, client=client)[1]
             found = (ids == [[i] for i in range(100)]).any(axis=1).mean()
@@ -185,7 +185,7 @@ if __name__ == "__main__":
 """What a user writes, to begin with a folder of Parquet files and end with answers."""
 
 
-def end_to_end(rows, folder, report):
+def end_to_end(rows, n_codewords, folder, report):
     """Write Parquet files of vectors, and run the program."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -201,9 +201,8 @@ def end_to_end(rows, folder, report):
     program = folder / "program.py"
     program.write_text(END_TO_END)
     start = time.perf_counter()
-    run = subprocess.run(
-        [sys.executable, program, folder, str(rows // 10)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, program, folder, str(rows // 10), str(n_codewords)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(run.stderr)
     client, worker, found, n = run.stdout.split()
@@ -282,7 +281,7 @@ def main():
         scan = searching(model, many, np.asarray(X[:20], np.float32), Path(folder), report)
         costs(fit, encode, scan, model.codebooks_.shape, report)
     with tempfile.TemporaryDirectory() as folder:
-        end_to_end(large, Path(folder), report)
+        end_to_end(large, parameters["n_codewords"], Path(folder), report)
 
 
 if __name__ == "__main__":
