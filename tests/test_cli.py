@@ -301,7 +301,7 @@ def test_eval_without_queries_is_an_error(work):
             "the following arguments are required: -o/--output (try: compcodes fit --help)",
         ),
         (["fit", "x.npy", "-o", "m", "--bytes", "x"], 2, "argument --bytes: 'x' is not an integer (try: "),
-        (["fit", "x.npy", "-o", "m", "--bytes", "100"], 2, "argument --bytes: 100 is not from 1 to 64 (try: "),
+        (["fit", "x.npy", "-o", "m", "--bytes", "300"], 2, "argument --bytes: 300 is not from 1 to 256 (try: "),
         (["fit", "x.npy", "-o", "m", "--seed", "-1"], 2, "argument --seed: -1 is not from 0 to "),
         (["fit", "x.npy", "-o", "m", "--encoder", "none"], 2, "--encoder is 'none': want one of "),
         (["fit", "x.npy", "-o", "m", "--loss", "none"], 2, "--loss is 'none': want one of "),
