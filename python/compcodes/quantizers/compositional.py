@@ -579,9 +579,7 @@ class CompositionalCodes(Quantizer):
         """
         if is_dask_array(X):
             if lists is not None:
-                raise ArgumentValueError(
-                    "lists", "are given for a dask.array: leave them out, each block finds its own"
-                )
+                raise ArgumentValueError("lists", "cannot be given for a dask array: each block finds its own")
             return super().encode(X, progress=progress)
         X = as_vectors(X, "X", self._fitted().shape[2])
         places = self._assigned(X) if lists is None else self._places(lists, len(X))
