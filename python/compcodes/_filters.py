@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,16 +34,26 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         value = value.to_numpy()  # a column of pandas, maybe of lists
     if _is_nested(value):
         return _of_each(listed(value), name, n_queries, has_keys)
+    if isinstance(value, dict) or (has_keys and not isinstance(value, Iterable)):
+        wanted = "a bool mask or a list of keys" if has_keys else "a bool mask, integer ids or a range"
+        raise ArgumentTypeError(name, f"is {value!r}: want {wanted}")
     if has_keys and not (isinstance(value, np.ndarray) and value.dtype == bool):
         values = listed(value)
         is_mask = bool(values) and all(isinstance(one, (bool, np.bool_)) for one in values)
         return np.array(values, dtype=bool) if is_mask else as_keys(values, name=name)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ArgumentValueError(
+            name, "is nested unevenly: want ids, or a list of ids for each query, an empty one for none"
+        ) from None
     if array.dtype == bool and array.ndim == 2:
         _check_queries(name, len(array), n_queries)
         return np.ascontiguousarray(array)
     if array.ndim == 2:
         return _of_each(list(array), name, n_queries, has_keys)
+    if array.ndim == 0:
+        raise ArgumentTypeError(name, f"is {value!r}: want a bool mask, integer ids or a range")
     if array.ndim != 1:
         raise ArgumentValueError(name, f"has shape {array.shape}: want one dimension, or a row for each query")
     if array.dtype == bool:

@@ -20,6 +20,9 @@ __all__ = ["as_key", "as_keys", "key_array", "listed"]
 
 _KINDS = "strings, integers, bytes, UUIDs or tuples of them"
 
+_DEEPEST = 100
+"""Tuples in one another: reading them back must not exceed what Python's stack holds."""
+
 
 def as_key(key: object, name: str = "ids") -> str:
     """Write a key as a string.
@@ -38,10 +41,15 @@ def as_key(key: object, name: str = "ids") -> str:
             raise ArgumentValueError(name, f"hold {key!r}, which is no Unicode text: {error.reason}") from None
         if not key.startswith("\0"):
             return str(key)
-    return "\0" + json.dumps(_plain(key, name), separators=(",", ":"))
+    try:
+        return "\0" + json.dumps(_plain(key, name), separators=(",", ":"))
+    except ArgumentValueError:
+        raise
+    except ValueError as error:  # Python writes integers of some thousand digits only
+        raise ArgumentValueError(name, f"hold an integer that is too long for a key: {error}") from None
 
 
-def _plain(key: object, name: str) -> Any:
+def _plain(key: object, name: str, depth: int = 0) -> Any:
     if isinstance(key, str):
         return str(key)
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
@@ -51,7 +59,9 @@ def _plain(key: object, name: str) -> Any:
     if isinstance(key, uuid.UUID):
         return {"uuid": key.hex}
     if isinstance(key, tuple):
-        return [_plain(part, name) for part in key]
+        if depth == _DEEPEST:
+            raise ArgumentValueError(name, f"hold a tuple of more than {_DEEPEST} tuples one in another")
+        return [_plain(part, name, depth + 1) for part in key]
     raise ArgumentTypeError(
         name, f"hold {key!r}, of type {type(key).__name__}: want keys that a file can keep: {_KINDS}"
     )
@@ -60,7 +70,11 @@ def _plain(key: object, name: str) -> Any:
 def _read(text: str) -> object:
     if not text.startswith("\0"):
         return text
-    return _raised(json.loads(text[1:]))
+    try:
+        return _raised(json.loads(text[1:]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        # A file by something else: as_key writes no such text.
+        raise ValueError(f"the index has a key that cannot be read: {text[:80]!r}") from None
 
 
 def _raised(plain: Any) -> object:
@@ -68,6 +82,8 @@ def _raised(plain: Any) -> object:
         return tuple(map(_raised, plain))
     if isinstance(plain, dict):
         return bytes.fromhex(plain["bytes"]) if "bytes" in plain else uuid.UUID(hex=plain["uuid"])
+    if not isinstance(plain, (str, int)) or isinstance(plain, bool):
+        raise ValueError(plain)
     return plain
 
 

@@ -274,6 +274,9 @@ class ShardedIndex:
         manifest = self._opened.manifest
         if index.has_keys:
             raise ArgumentValueError("shard", "has keys: shards name vectors by numbers")
+        if index._quantizer._lists is not None:
+            # The fingerprint is of the codebooks alone.
+            raise ArgumentValueError("shard", f"has lists ({name}): shards are of a model without n_lists")
         codebooks = index._quantizer.codebooks_
         other = fingerprint(codebooks)
         if other != manifest.fingerprint:

@@ -212,7 +212,7 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let measure = Sums { tables: &tables, size };
     let position = |n: usize| match n_segments {
         _ if are_lists => positions[n].into(),
-        2.. if n >= 64 => n as u64 + (1 << 40),
+        2.. if cuts[cuts.partition_point(|&cut| cut <= n) - 1] >= 64 => n as u64 + (1 << 40),
         _ => n as u64,
     };
     let segments = cuts.windows(2).map(|cut| {

@@ -1,7 +1,7 @@
 //! What names vectors in Python: ids, an array of int64; or keys, a list of strings.
 
 use crate::arrays::ids;
-use compcodes::index::Allowed;
+use compcodes::index::{Allowed, shown};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Error, Index, Result};
@@ -58,7 +58,9 @@ impl Names {
         let mut ids = Vec::with_capacity(given.len());
         for (row, key) in given.iter().enumerate() {
             ids.push(match known.get_mut(key.as_str()) {
-                Some((_, true)) => return Err(Error::Invalid(format!("rerank_ids holds {key:?} twice"))),
+                Some((_, true)) => {
+                    return Err(Error::Invalid(format!("rerank_ids holds {} twice", shown(key))));
+                }
                 Some((id, seen)) => {
                     *seen = true;
                     *id
@@ -67,7 +69,9 @@ impl Names {
             });
         }
         match known.iter().find(|(_, (_, seen))| !seen) {
-            Some((key, _)) => Err(Error::Invalid(format!("rerank_ids lacks {key:?}, the id of a candidate"))),
+            Some((key, _)) => {
+                Err(Error::Invalid(format!("rerank_ids lacks {}, the id of a candidate", shown(key))))
+            }
             None => Ok(ids),
         }
     }

@@ -76,7 +76,7 @@ impl Keys {
         let total = self.len() + texts.len();
         Table::with_room(texts.len())?.insert_all(&texts, 0)?;
         if let Some(key) = texts.iter().find(|key| self.position(key).is_some()) {
-            return Err(invalid!("ids holds {key:?}, which the index has already"));
+            return Err(invalid!("ids holds {}, which the index has already", shown(key)));
         }
         if self.table.has_room(total) {
             return Ok(NewKeys { texts, grown: None });
@@ -209,7 +209,7 @@ impl Table {
                         break;
                     }
                     Some(other) if texts.at(other) == key => {
-                        return Err(invalid!("ids holds {key:?} twice"));
+                        return Err(invalid!("ids holds {} twice", shown(key)));
                     }
                     _ => {}
                 }
@@ -217,6 +217,12 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// A key as messages name it: text in quotes, and of what is no string its JSON, without the NUL that marks it.
+#[must_use]
+pub fn shown(key: &str) -> String {
+    key.strip_prefix('\0').map_or_else(|| format!("{key:?}"), str::to_owned)
 }
 
 #[cfg(test)]

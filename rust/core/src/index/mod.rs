@@ -36,6 +36,7 @@ use frame::Frame;
 use ids::Ids;
 pub(crate) use ids::Order;
 pub(crate) use keys::Keys;
+pub use keys::shown;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 pub(crate) use partition::{Generation, Partition};
 pub use probing::{Reach, Within};
@@ -275,6 +276,16 @@ impl Index {
         self.packed.unmapped(self.layout(), |packed| self.check_packed(packed))
     }
 
+    /// The same index with its codes in memory, packed as new ones are, where they are mapped from a file of an earlier
+    /// version that stores them otherwise; `None` if they are packed so already.
+    fn packed_anew(&self) -> Result<Option<Self>> {
+        if self.packed.view().layout() == self.layout() {
+            return Ok(None);
+        }
+        let packed = self.unmapped()?;
+        Ok(packed.map(|packed| Self { packed: Store::Owned(packed), ..self.clone() }))
+    }
+
     /// The model that decodes the codes.
     #[must_use]
     pub fn model(&self) -> &Model {
@@ -398,7 +409,7 @@ impl Index {
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
         let found = self.find_keys(keys)?;
         match found.iter().position(Option::is_none) {
-            Some(at) => Err(invalid!("the index has no id {:?}", keys[at].as_ref())),
+            Some(at) => Err(invalid!("the index has no id {}", shown(keys[at].as_ref()))),
             None => Ok(found.into_iter().flatten().collect()),
         }
     }

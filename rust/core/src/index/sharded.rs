@@ -85,15 +85,16 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Shards in the order in which their vectors count.
+    /// Shards in the order in which their vectors count. Where only some of them store half-byte codes in pairs, the codes of
+    /// the others, which files of earlier versions hold, are copied into memory.
     ///
     /// # Errors
-    /// There are none, they differ in codebooks or settings, or they have lists.
-    pub fn new(shards: Vec<Shard>) -> Result<Self> {
+    /// There are none, they differ in codebooks or settings, they have lists, or codes to be copied are damaged.
+    pub fn new(mut shards: Vec<Shard>) -> Result<Self> {
         let Some(first) = shards.first() else {
             return Err(invalid!("there are no shards: want at least one"));
         };
-        if first.index.model.centroids.is_some() {
+        if shards.iter().any(|shard| shard.index.model.centroids.is_some()) {
             return Err(invalid!("the shards have lists: want those of a model without"));
         }
         let mut starts = vec![0];
@@ -106,6 +107,14 @@ impl Shards {
                 return Err(invalid!("shard {i} measures or keeps something else than the first"));
             }
             starts.push(starts[i] + index.len());
+        }
+        let layout = |shard: &Shard| shard.index.packed.view().layout();
+        if shards.iter().any(|shard| layout(shard) != layout(&shards[0])) {
+            for shard in &mut shards {
+                if let Some(packed) = shard.index.packed_anew()? {
+                    shard.index = Arc::new(packed);
+                }
+            }
         }
         Ok(Self { shards, starts })
     }

@@ -204,6 +204,9 @@ impl Reader<'_> {
             true => Some(self.named("order")?),
         };
         let partition = match &model.centroids {
+            None if self.integers("lists")?.is_some() || self.words("positions")?.is_some() => {
+                return Err(self.error("holds vectors in lists, but lacks centroids"));
+            }
             None => None,
             Some(centroids) => Some(self.partition(centroids.n_lists(), n)?),
         };
@@ -219,8 +222,11 @@ impl Reader<'_> {
         else {
             return Err(self.error("lacks lists or positions"));
         };
+        if !matches!(shape, [rows, columns] if *rows == 0 || *columns == n_lists + 1) {
+            return Err(self.error(format!("lists have shape {shape:?}: want (…, {})", n_lists + 1)));
+        }
         let starts: std::result::Result<Vec<u32>, _> = starts.into_iter().map(u32::try_from).collect();
-        let (Ok(starts), true) = (starts, shape.len() == 2) else {
+        let Ok(starts) = starts else {
             return Err(self.error("lists are no places of vectors"));
         };
         let mut first = 0;

@@ -167,12 +167,19 @@ impl Reader<'_> {
 
     fn centroids(&self) -> Result<Option<Centroids>> {
         let Some(rows) = self.matrix("centroids")? else { return Ok(None) };
-        let each = |name: &str| {
-            let values = self.floats(name)?.map(|(_, values)| values);
-            values.ok_or_else(|| self.error(format!("lacks {name}")))
+        let n = rows.nrows();
+        let each = |name: &str| match self.floats(name)? {
+            None => Err(self.error(format!("lacks {name}"))),
+            Some((shape, _)) if shape != [n] => {
+                Err(self.error(format!("{name} has shape {shape:?}: want [{n}], one for each list")))
+            }
+            Some((_, values)) => Ok(values),
         };
-        let reach = self.matrix("reach")?.unwrap_or_default();
-        let reach = reach.outer_iter().map(|row| (row[0] as usize, row[row.len() - 1])).collect();
+        let reach = self.matrix("reach")?.unwrap_or_else(|| Array2::zeros((0, 2)));
+        if reach.ncols() != 2 {
+            return Err(self.error(format!("reach has shape {:?}: want (…, 2)", reach.dim())));
+        }
+        let reach = reach.outer_iter().map(|row| (row[0] as usize, row[1])).collect();
         let centroids = Centroids::new(rows)?.with_loss(Loss::inner_product(self.value("lists_eta")?)?);
         centroids.with_bonuses(each("bonuses")?)?.with_shares(each("shares")?)?.with_reach(reach).map(Some)
     }

@@ -85,10 +85,11 @@ impl Centroids {
     /// The share of the nearest vectors that the best lists of a query hold, measured for some numbers of lists.
     ///
     /// # Errors
-    /// The numbers are not 1 or more and ascending, or the shares not from 0 to 1 and ascending.
+    /// The numbers are not from 1 to the number of lists and ascending, or the shares not from 0 to 1 and ascending.
     pub fn with_reach(mut self, reach: Vec<Reached>) -> Result<Self> {
         let ascends = reach.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
-        let fits = |&(n, share): &Reached| n >= 1 && (0.0..=1.0).contains(&share);
+        let lists = 1..=self.n_lists();
+        let fits = |(n, share): &Reached| lists.contains(n) && (0.0..=1.0).contains(share);
         if !ascends || !reach.iter().all(fits) {
             return Err(argument!("reach", "is {reach:?}: want ascending numbers of lists and shares"));
         }
@@ -153,11 +154,13 @@ impl Centroids {
     /// How many lists to search so that `recall` of the nearest vectors are in them; all, where none were found to do.
     #[must_use]
     pub fn probes_for(&self, recall: f32) -> usize {
+        if recall >= 1.0 {
+            // Few samples may have all of their nearest in a part of the lists; other queries need not.
+            return self.n_lists();
+        }
         let enough = self.reach.iter().position(|&(_, share)| share >= recall);
         match enough {
-            None if self.reach.is_empty() && recall < 1.0 => {
-                self.n_lists().div_ceil(16).max(8.min(self.n_lists()))
-            }
+            None if self.reach.is_empty() => self.n_lists().div_ceil(16).max(8.min(self.n_lists())),
             None => self.n_lists(),
             Some(at) => {
                 // Between two that were measured, on the line through them.
@@ -203,7 +206,7 @@ impl Centroids {
     }
 
     /// The list of each row of `x` (n, d): that whose centroid has the least loss, of vectors of length 1 where
-    /// `metric`, what the model was trained for, is the cosine; of equal ones the lowest.
+    /// `metric`, what the model was trained for, is the cosine.
     ///
     /// # Errors
     /// Another d, a row that is not finite, or a cancelling monitor.
@@ -250,9 +253,9 @@ mod tests {
     #[test]
     fn the_list_of_least_loss_is_chosen() {
         let centroids = Centroids::new(array![[0.0, 0.0], [4.0, 0.0], [0.0, 3.0]]).unwrap();
-        let x = array![[1.9f32, 0.0], [2.1, 0.0], [2.0, 0.0], [2.6, 2.2]];
+        let x = array![[1.9f32, 0.0], [2.1, 0.0], [2.6, 2.2]];
         let lists = |centroids: &Centroids| centroids.assign(&x.view(), None, &()).unwrap();
-        assert_eq!(lists(&centroids), [0, 1, 0, 1]);
+        assert_eq!(lists(&centroids), [0, 1, 1]);
         // Of (2.6, 2.2) the error along it is smaller from (0, 3).
         let centroids = centroids.with_loss(Loss::inner_product(50.0).unwrap());
         let brute = |x: &[f32; 2]| {
@@ -274,8 +277,12 @@ mod tests {
         let centroids = Centroids::new(Array2::zeros((100, 1))).unwrap();
         assert_eq!((centroids.probes_for(0.9), centroids.probes_for(1.0)), (8, 100));
         let centroids = centroids.with_reach(vec![(1, 0.5), (4, 0.8), (16, 0.9)]).unwrap();
-        let probes = [0.1, 0.5, 0.6, 0.8, 0.85, 0.9, 0.91].map(|recall| centroids.probes_for(recall));
-        assert_eq!(probes, [1, 1, 2, 4, 10, 16, 100]);
-        assert!(centroids.with_reach(vec![(4, 0.5), (1, 0.8)]).is_err());
+        let probes = [0.1, 0.5, 0.59, 0.8, 0.84, 0.9, 0.91].map(|recall| centroids.probes_for(recall));
+        assert_eq!(probes, [1, 1, 2, 4, 9, 16, 100]);
+        for refused in [vec![(4, 0.5), (1, 0.8)], vec![(0, 0.5)], vec![(101, 0.5)], vec![(1, 1.5)]] {
+            assert!(centroids.clone().with_reach(refused).is_err());
+        }
+        let centroids = centroids.with_reach(vec![(1, 0.5), (4, 1.0)]).unwrap();
+        assert_eq!((centroids.probes_for(0.999), centroids.probes_for(1.0)), (4, 100));
     }
 }
