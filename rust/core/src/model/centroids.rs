@@ -279,10 +279,16 @@ mod tests {
         let centroids = centroids.with_reach(vec![(1, 0.5), (4, 0.8), (16, 0.9)]).unwrap();
         let probes = [0.1, 0.5, 0.6, 0.8, 0.85, 0.9, 0.91].map(|recall| centroids.probes_for(recall));
         assert_eq!(probes, [1, 1, 2, 4, 10, 16, 100]);
+        assert!(centroids.with_reach(vec![(4, 0.5), (1, 0.8)]).is_err());
+    }
+
+    #[test]
+    fn what_was_measured_is_of_these_lists_and_promises_no_more() {
+        let centroids = Centroids::new(Array2::zeros((100, 1))).unwrap();
         for refused in [vec![(4, 0.5), (1, 0.8)], vec![(0, 0.5)], vec![(101, 0.5)], vec![(1, 1.5)]] {
             assert!(centroids.clone().with_reach(refused).is_err());
         }
         let centroids = centroids.with_reach(vec![(1, 0.5), (4, 1.0)]).unwrap();
-        assert_eq!((centroids.probes_for(0.999), centroids.probes_for(1.0)), (4, 100));
+        assert_eq!((centroids.probes_for(0.5), centroids.probes_for(1.0)), (1, 100));
     }
 }
