@@ -45,9 +45,9 @@ def rows(name, search, probes, truth, n_queries):
         yield [name, n, f"{cc.evaluate.recall(ids, truth, K, K):.3f}", f"{n_queries / taken:,.0f}"]
 
 
-def ours(X, learn, Q, n_lists, truth, samples, report):
+def ours(X, learn, Q, n_lists, truth, samples, report, size):
     start = time.process_time()
-    model = cc.CompositionalCodes(n_lists=n_lists, effort="low", n_jobs=1)
+    model = cc.CompositionalCodes(**size, n_lists=n_lists, effort="low", n_jobs=1)
     model.fit(learn, queries=samples)
     trained = time.process_time() - start
     index = cc.Index(model, n_jobs=1).add(X)
@@ -64,7 +64,7 @@ def ours(X, learn, Q, n_lists, truth, samples, report):
         name = f"compcodes, re-ranked {n_candidates}"
         search = lambda n, c=n_candidates: index.search(Q, K, n_probe=n, rerank=X, n_candidates=c)[1]  # noqa: E731
         yield from rows(name, search, probes, truth, len(Q))
-    flat = cc.CompositionalCodes(effort="low", n_jobs=1).fit(learn, queries=samples)
+    flat = cc.CompositionalCodes(**size, effort="low", n_jobs=1).fit(learn, queries=samples)
     whole = cc.Index(flat, n_jobs=1).add(X)
     yield from rows("compcodes without lists, codes", lambda n: whole.search(Q, K)[1], [1], truth, len(Q))
 
@@ -77,8 +77,9 @@ def faiss_rivals(X, learn, Q, n_lists, truth, names):
     faiss.omp_set_num_threads(1)
     probes = [n for n in PROBES if n < n_lists]
     inner = faiss.METRIC_INNER_PRODUCT
+    parts = max(m for m in range(1, 9) if X.shape[1] % m == 0)
     kinds = {
-        "ivfpq": (f"IVF{n_lists},PQ8", None),
+        "ivfpq": (f"IVF{n_lists},PQ{parts}", None),
         "fastscan": (f"IVF{n_lists},PQ{X.shape[1] // 4}x4fs,RFlat", (5, 20)),
         "rabitq": (f"IVF{n_lists},RaBitQ", None),
         "lsq": (f"IVF{n_lists},LSQ8x8", None),
@@ -167,7 +168,8 @@ def main():
     report = Report("lists", args.save, data)
     report(f"{len(X):,} vectors, {len(Q):,} queries, {n_lists:,} lists, inner product\n")
     truth = cc.evaluate.ground_truth(X, Q, K)[1]
-    table = list(ours(X, learn, Q, n_lists, truth, samples, report))
+    size = {"n_codewords": 16, "anneal": 3, "max_iter": 2, "loss": "reconstruction"} if args.tiny else {}
+    table = list(ours(X, learn, Q, n_lists, truth, samples, report, size))
     names = ["ivfpq"] if args.tiny else [name.strip() for name in args.rivals.split(",")]
     table += faiss_rivals(X, learn, Q, n_lists, truth, names)
     table += hnsw(X, Q, truth) if "hnsw" in names else []

@@ -76,11 +76,20 @@ def test_help_in_an_encoding_without_its_signs(command):
     assert done.stdout.startswith("usage: compcodes")
 
 
-def test_scores_beyond_float32_are_null_in_json(work):
-    queries = work.save("huge", np.full((1, 6), 3e38, "f4"))
-    found = work.json("search", work.index(), queries, "-k", 200)
-    assert None in found["scores"][0]
+def test_scores_of_nothing_are_null_in_json(work):
+    excluded = np.full((len(work.Q), len(work.X) - 1), -1)
+    excluded[0] = np.arange(len(work.X) - 1)
+    argv = ("search", work.index(), work.path("q.npy"), "-k", 3, "--exclude", work.save("excluded", excluded))
+    found = work.json(*argv)
+    assert found["scores"][0][1:] == [None, None] and None not in found["scores"][1]
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_scores_beyond_float32_are_refused(work):
+    queries = work.save("huge", np.full((1, 6), 3e38, "f4"))
+    code, out, _ = work("search", work.index(), queries, "-k", 200, "--json")
+    assert code == 1
+    assert "huge.npy row 0 is too large: its inner products are beyond float32" in json.loads(out)["error"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

@@ -129,6 +129,10 @@ def test_encoding_is_lazy_and_the_same(client):
     assert isinstance(codes, da.Array) and codes.dtype == np.uint8 and codes.chunks == (X.chunks[0], (3,))
     np.testing.assert_array_equal(codes.compute(), want)
     np.testing.assert_array_equal(model.encode(X[X[:, 0] > 0]).compute(scheduler="sync"), want[FLOATS[:, 0] > 0])
+    listed = cc.CompositionalCodes(**SMALL, n_lists=5).fit(FLOATS)
+    np.testing.assert_array_equal(listed.encode(X).compute(), listed.encode(FLOATS))
+    with pytest.raises(ValueError, match="lists cannot be given for a dask array"):
+        listed.encode(X, lists=listed.assign(FLOATS))
     product = cc.ProductQuantizer(3, 16).fit(FLOATS)
     np.testing.assert_array_equal(product.encode(X).compute(), product.encode(FLOATS))
     wrong = FLOATS.copy()

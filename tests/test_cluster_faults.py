@@ -1,5 +1,6 @@
 """A worker that is killed changes no result; a sharded index is built and searched on a cluster."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -44,7 +45,8 @@ def killing(client, after):
 
     def kill():
         time.sleep(after)
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the work was done before
+            os.kill(pid, signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()

@@ -95,7 +95,7 @@ def test_a_failed_batch_leaves_the_model_as_it_was(stream):
             "X row 3 holds NaN",
             lambda: q.partial_fit(np.where(np.arange(20)[:, None] == 3, np.nan, stream[:20])),
         ),
-        (ValueError, "X has 5 dimensions", lambda: q.partial_fit(stream[:10, :5])),
+        (ValueError, "X has 5 features", lambda: q.partial_fit(stream[:10, :5])),
         (ValueError, "at least one vector", lambda: q.partial_fit(stream[:0])),
         (ValueError, "sample_weight", lambda: q.partial_fit(stream[:5], sample_weight=[1])),
         (LookupError, "enough", lambda: q.partial_fit(stream, progress=stop)),

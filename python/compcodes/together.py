@@ -75,6 +75,7 @@ def search_together(
     --------
     >>> import numpy as np, compcodes as cc
     >>> X = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
+    >>> X /= np.linalg.norm(X, axis=1, keepdims=True)  # so that each vector is its own best match
     >>> old, new = X[:2000], X[2000:]
     >>> shards = [cc.Index(cc.ProductQuantizer(4, 32).fit(part)).add(part) for part in (old, new)]
     >>> found = cc.search_together(shards, X[[7, 2007]], k=1, rerank=[old, new])

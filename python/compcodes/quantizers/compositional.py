@@ -35,7 +35,7 @@ from compcodes.training.effort import Effort as Efforts
 from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report, Shards
-from compcodes.training.sources import spread_of
+from compcodes.training.sources import is_dask_array, spread_of
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE, tune
 from compcodes.training.unit import unit, unit_rows
@@ -558,7 +558,8 @@ class CompositionalCodes(Quantizer):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Vectors; read a chunk at a time.
+            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, with blocks (rows, M), and
+            are computed when they are asked for, each task on one thread.
         lists : (n,) int, optional
             Of a model with lists: in which each vector is; by default as `assign` finds. The code approximates what
             the centroid leaves.
@@ -576,6 +577,10 @@ class CompositionalCodes(Quantizer):
         ValueError, TypeError
             `X` has another shape or dtype, or holds NaN or infinity (with the row); or the model has no such lists.
         """
+        if is_dask_array(X):
+            if lists is not None:
+                raise ArgumentValueError("lists", "cannot be given for a dask array: each block finds its own")
+            return super().encode(X, progress=progress)
         X = as_vectors(X, "X", self._fitted().shape[2])
         places = self._assigned(X) if lists is None else self._places(lists, len(X))
         target = self._target(self._seen(X), places)

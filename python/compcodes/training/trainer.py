@@ -265,11 +265,14 @@ class Trainer:
             counts *= scale
             diagonal = np.einsum("ii->i", A).copy()
             single = _halved(A)
+            # Codewords of any magnitude do, for the same reason.
+            size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
+            b /= size
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-                unknowns = solver.descend(
+                unknowns = size * solver.descend(
                     single,
                     b,
-                    start,
+                    start / size,
                     diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
                     self.ridge * (diagonal.mean() or 1.0),
                     lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),

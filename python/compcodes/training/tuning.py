@@ -90,6 +90,7 @@ class Sample:
             self.queries = all_vectors.sample(np.sort(others))
         self.k = min(NEIGHBOURS, len(vectors))
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
+        self.queries = _scaled(self.queries, vectors)
         self.norms = _core.norms(vectors)
         anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
         shards = Local(vectors, n_jobs=trainer.n_jobs)
@@ -132,3 +133,15 @@ class Sample:
             if at != begin:
                 break
         return values[at]
+
+
+def _scaled(Q: NDArray[np.float32], X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale queries so that float32 holds their products with vectors: by a power of two, which changes no order."""
+    largest = float(np.abs(X).max(initial=0)), float(np.abs(Q).max(initial=0))
+    if min(largest) == 0:
+        return Q
+    exponents = [int(np.frexp(value)[1]) for value in largest]
+    # Products of about 1, of queries that are no subnormal numbers.
+    shift = min(max(-sum(exponents), -100 - exponents[1]), 100 - exponents[1])
+    scaled: NDArray[np.float32] = np.ldexp(Q, shift)
+    return scaled

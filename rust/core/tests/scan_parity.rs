@@ -210,6 +210,11 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let mut positions: Vec<u32> = (0..n as u32).collect();
     positions.sort_by_key(|&at| at.wrapping_mul(2_654_435_761).rotate_left(seed as u32));
     let measure = Sums { tables: &tables, size };
+    let position = |n: usize| match n_segments {
+        _ if are_lists => positions[n].into(),
+        2.. if cuts[cuts.partition_point(|&cut| cut <= n) - 1] >= 64 => n as u64 + (1 << 40),
+        _ => n as u64,
+    };
     let segments = cuts.windows(2).map(|cut| {
         let blocks = if cut[0] < cut[1] { cut[0] / 64..cut[1].div_ceil(64) } else { 0..0 };
         let first = blocks.start * 64;
@@ -247,7 +252,6 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let probes_all = n_segments == 1;
     let n_blocks = n.div_ceil(64);
     let place = |n: usize| segments[segment_of(n)].first + (n - cuts[segment_of(n)] / 64 * 64) as u64;
-    let position = |n: usize| if are_lists { positions[n].into() } else { place(n) };
     // Sets of each query, or none.
     let sets = |r: &mut Random| {
         let every = r.of(&[0, 0, 2, 40, 1000]);

@@ -13,7 +13,8 @@ use crate::vectors::{Vectors, check_dim, read_finite};
 /// use ndarray::array;
 /// let encoder = Encoder::new(&Codebooks::new(array![[[0.0, 0.0], [1.0, 0.0]]])?, Selection::Group)?;
 /// let (x, centroids) = (array![[9.0f32, 5.0], [3.9, 1.0]], array![[8.0f32, 5.0], [4.0, 1.0]]);
-/// let target = Target { base: Some(&centroids.view()), ..Target::from(&x.view()) };
+/// let (x, centroids) = (x.view(), centroids.view());
+/// let target = Target { base: Some(&centroids), ..Target::from(&x) };
 /// assert_eq!(encoder.encode_target(&target, &())?, array![[1], [0]]);
 /// # Ok::<(), compcodes::Error>(())
 /// ```

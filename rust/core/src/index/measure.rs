@@ -23,7 +23,7 @@
 //! or an edge that an earlier version's levels stand for: 2⁻¹⁸.
 
 use super::frame::{Frame, decode};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::model::Model;
 use crate::scan::Measure;
 use crate::vectors::metric::{Metric, squared_norm};
@@ -104,7 +104,7 @@ impl<'a> Exact<'a> {
 
 /// A query whose distances f32 cannot hold.
 pub(super) fn beyond(row: usize) -> Error {
-    invalid!("Q row {row} is too far away: the square of its distance is beyond float32")
+    argument!("Q", "row {row} is too far away: the square of its distance is beyond float32")
 }
 
 impl Measure for Exact<'_> {

@@ -7,7 +7,7 @@ use super::probing::{Lists, Reach, Within};
 use super::side::Side;
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument, invalid};
 use crate::isa::Isa;
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
@@ -54,7 +54,10 @@ struct Scan<'a> {
 
 /// A query whose inner products f32 cannot hold.
 pub(super) fn beyond(row: usize) -> Error {
-    invalid!("Q row {row} is too large: its inner products are beyond float32; scale queries or vectors down")
+    argument!(
+        "Q",
+        "row {row} is too large: its inner products are beyond float32; scale queries or vectors down"
+    )
 }
 
 pub(super) fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
