@@ -56,6 +56,8 @@ pub(super) struct Search {
     turns: Vec<Turn>,
     /// One vector's scores before they are rounded.
     scores: Vec<f32>,
+    /// What a round perturbs: see [`drawn`].
+    perturbed: Vec<(usize, usize)>,
 }
 
 /// What is known of one vector beside its code.
@@ -252,9 +254,14 @@ impl Search {
     /// in turn they would mostly go back. More codebooks than these would take longer, and find less.
     #[inline(always)]
     fn perturb<L: Level>(&mut self, space: &Space<'_>, random: &mut Random, order: &mut [usize]) {
-        drawn(space, random, order, |book, first, size| {
+        // No closure: what it calls would be compiled without the instruction set.
+        let mut perturbed = std::mem::take(&mut self.perturbed);
+        perturbed.clear();
+        let size = drawn(space, random, order, &mut perturbed);
+        for &(book, first) in &perturbed {
             self.take::<L>(space, book, Choice::Drawn(first / LEVELS, first % LEVELS, size), true);
-        });
+        }
+        self.perturbed = perturbed;
     }
 
     /// Lets each codebook in turn take the best codeword given the others, until none changes.
@@ -519,35 +526,35 @@ impl Search {
     }
 }
 
-/// Draws what a round perturbs: calls `draw` with some codebooks, and for each with the first of the codewords drawn and
-/// how many they are; puts these codebooks last in `order`.
-#[inline(always)]
+/// Draws what a round perturbs: writes to `perturbed` some codebooks, each with the first of the codewords drawn, and puts
+/// these codebooks last in `order`. How many codewords are drawn for each.
 pub(super) fn drawn(
     space: &Space<'_>,
     random: &mut Random,
     order: &mut [usize],
-    mut draw: impl FnMut(usize, usize, usize),
-) {
+    perturbed: &mut Vec<(usize, usize)>,
+) -> usize {
     let m = space.n_codebooks;
     // A power of two: they are lanes of one register.
     let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
     // Measured on SIFT: of 16 codebooks of 16 codewords 3 or 4 find most in a given time, of 8 of 256 it is 3.
     let times = if space.n_codewords <= local_search_tables::MOST { m / 4 } else { 3 * m / 8 };
-    let mut perturbed = 0u64;
+    let mut taken = 0u64;
     for _ in 0..times.max(1) {
         let mut book = random.below(m);
-        while perturbed >> book & 1 == 1 {
+        while taken >> book & 1 == 1 {
             book = random.below(m);
         }
-        perturbed |= 1 << book;
-        draw(book, size * random.below(space.n_codewords.div_ceil(size)), size);
+        taken |= 1 << book;
+        perturbed.push((book, size * random.below(space.n_codewords.div_ceil(size))));
     }
-    let (mut first, mut last) = (0, m - perturbed.count_ones() as usize);
+    let (mut first, mut last) = (0, m - taken.count_ones() as usize);
     for book in 0..m {
-        let place = if perturbed >> book & 1 == 1 { &mut last } else { &mut first };
+        let place = if taken >> book & 1 == 1 { &mut last } else { &mut first };
         order[*place] = book;
         *place += 1;
     }
+    size
 }
 
 /// Where the levels of vector `v` of `n` for the codewords of `book` are.

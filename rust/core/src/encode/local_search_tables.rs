@@ -73,10 +73,7 @@ impl Plan {
         let (mut perturbed, mut orders, mut order) = (Vec::new(), Vec::new(), vec![0; m]);
         let mut size = 1;
         for _ in 0..rounds {
-            drawn(space, &mut random, &mut order, |book, first, of| {
-                perturbed.push((book, first));
-                size = of;
-            });
+            size = drawn(space, &mut random, &mut order, &mut perturbed);
             orders.extend_from_slice(&order);
         }
         Self { times: perturbed.len() / rounds.max(1), perturbed, order: orders, size }
