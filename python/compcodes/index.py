@@ -24,6 +24,7 @@ from compcodes._arrays import (
 from compcodes._choices import Metric
 from compcodes._filters import FilterLike, as_filter
 from compcodes._keys import as_key, as_keys, key_array
+from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.compositional import CompositionalCodes
@@ -54,10 +55,6 @@ class Above(NamedTuple):
     indptr: NDArray[np.int64]
     ids: NDArray[Any]
     scores: NDArray[np.float32]
-
-
-class MetricWarning(UserWarning):
-    """An index measures something else than what its model was trained for: it finds less than it could."""
 
 
 class Index(Generic[Name]):
@@ -176,8 +173,8 @@ class Index(Generic[Name]):
         settings = bool(scale), bool(exact_norms), bool(residuals)
         self._core = _core.Index(self._quantizer._model(), metric, *settings, self._keys)
         self.metric = cast(Metric, str(metric))
-        if not isinstance(metric, _Stored) and not _suits(self._quantizer, metric):
-            warnings.warn(_other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
+        if not isinstance(metric, _Stored) and not suits(self._quantizer, metric):
+            warnings.warn(other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
@@ -768,25 +765,6 @@ class _Stored(str):
     """The metric of a file, about which all was said when the index was made."""
 
     __slots__ = ()
-
-
-def _suits(quantizer: Quantizer, metric: str) -> bool:
-    """Whether a model would be no other had it been trained for this metric."""
-    trained = quantizer.metric_
-    if trained is None or trained == metric:
-        return True
-    if "cosine" in (trained, metric):
-        return False
-    # Between inner products and distances it is the loss that makes the difference.
-    return getattr(quantizer, "loss_", {}).get("name") == ("reconstruction" if metric == "l2" else "inner-product")
-
-
-def _other_metric(quantizer: Quantizer, metric: str) -> str:
-    why = " (its codes are of directions, and do not keep lengths)" if quantizer.metric_ == "cosine" else ""
-    return (
-        f"the model was trained for the metric {quantizer.metric_!r}{why}, the index measures {metric!r} and will find "
-        f"less than it could: fit the model with metric={metric!r}"
-    )
 
 
 def _from_bytes(

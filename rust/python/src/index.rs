@@ -1,6 +1,7 @@
 //! Indexes and searches.
 
 use crate::arrays::{Rows, codes, queries};
+use crate::candidates::Candidates;
 use crate::errors::to_python;
 use crate::lists::lists_of;
 use crate::model::Model;
@@ -13,7 +14,7 @@ use compcodes::monitor::Monitor;
 use compcodes::search::exact;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 /// Scores (nq, k) f32 and rows (nq, k) i64.
 type Exact<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Scores, names, and (nq,) bool: whose results are proven exact.
-type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
+pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
 type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
 
@@ -527,58 +528,5 @@ impl Index {
         let reconstruct =
             |index: Look, monitor: &dyn Monitor| index.reconstruct(&names.ids(&index)?, monitor);
         Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), reconstruct)?.into_pyarray(py))
-    }
-}
-
-/// Vectors that wait for exact scores.
-#[pyclass(frozen, module = "compcodes._core")]
-pub(crate) struct Candidates {
-    pub(crate) candidates: compcodes::index::Candidates,
-    /// Those of their ids, where vectors have keys.
-    pub(crate) keys: Option<Vec<String>>,
-}
-
-#[pymethods]
-impl Candidates {
-    /// The ids of all of them, (m,) i64, or a list of their keys.
-    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &self.keys {
-            Some(keys) => Ok(PyList::new(py, keys)?.into_any()),
-            None => Ok(PyArray1::from_slice(py, self.candidates.ids()).into_any()),
-        }
-    }
-
-    /// (scores, ids, certified) of the k best; `vectors` are those of the ids, or those of `row_ids` in any order.
-    #[pyo3(signature = (queries, k, vectors, row_ids=None, n_jobs=None, progress=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn rerank<'py>(
-        &self,
-        py: Python<'py>,
-        queries: Any<'_, 'py>,
-        k: usize,
-        vectors: Any<'_, 'py>,
-        row_ids: Option<Any<'_, 'py>>,
-        n_jobs: Option<i64>,
-        progress: Callback<'_, 'py>,
-    ) -> PyResult<Certified<'py>> {
-        let queries = self::queries(queries)?;
-        let queries = queries.as_array();
-        let rows = Rows::new(vectors, "rerank")?;
-        let vectors = rows.view();
-        let names = row_ids.map(|array| Names::new(array, "rerank_ids")).transpose()?;
-        let rerank = |monitor: &dyn Monitor| {
-            let hits = match &names {
-                None => self.candidates.rerank(queries, &*vectors, k, monitor),
-                Some(names) => {
-                    let ids = names.among(self.candidates.ids(), &self.keys)?;
-                    self.candidates.rerank_by_id(queries, (&*vectors, &ids), k, monitor)
-                }
-            }?;
-            let certified = self.candidates.certified(&hits);
-            Ok((Found::of(self.candidates.ids(), &self.keys, hits), certified))
-        };
-        let (found, certified) = run(py, n_jobs, progress, rerank)?;
-        let (scores, ids) = found.into_python(py)?;
-        Ok((scores, ids, certified.into_pyarray(py)))
     }
 }

@@ -1,6 +1,7 @@
 //! Python's view of the core: arrays in and out, errors, signals, threads. No arithmetic.
 
 mod arrays;
+mod candidates;
 mod encoders;
 mod errors;
 mod index;
@@ -31,9 +32,11 @@ mod core {
     #[pymodule_export]
     use super::arrays::UnitRows;
     #[pymodule_export]
+    use super::candidates::Candidates;
+    #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::index::{Candidates, Index, exact_search};
+    use super::index::{Index, exact_search};
     #[pymodule_export]
     use super::lists::{Lists, RestRows};
     #[pymodule_export]

@@ -1,8 +1,9 @@
 //! Indexes that are searched as one.
 
 use crate::arrays::{ids, queries};
+use crate::candidates::Candidates;
 use crate::errors::to_python;
-use crate::index::{Candidates, Index};
+use crate::index::Index;
 use crate::run::run;
 use compcodes::Result;
 use compcodes::index::sharded::{self, Allow, Shard};

@@ -13,11 +13,11 @@
 
 use super::errors::{check_rows, errors};
 use super::target::{Rest, StretchedTarget};
-use super::{Encode, Encoder, Encoding, Improved, Loss, Objective, Start, Target};
+use super::{Encode, Encoder, Encoding, Improved, Loss, Objective, Product, Start, Target};
 use crate::codebooks::{Codebooks, Selection};
 use crate::error::Result;
-use crate::isa::{self, Isa, Kernel, Level};
-use crate::linalg::gemm::{Panels, Tiles, multiply};
+use crate::isa::{self, Isa};
+use crate::linalg::gemm::{Panels, Tiles};
 use crate::monitor::Monitor;
 use crate::parallel;
 use crate::vectors::basis::Directions;
@@ -292,7 +292,8 @@ impl Rotation {
                         tiles.set(r, x.iter().copied());
                     }
                     out.resize(tiles.rows() * columns, 0.0);
-                    isa::run(self.isa, Rotate { tiles, rows, rotation: self, out });
+                    let (panels, start) = (&self.panels, &self.zeros[..]);
+                    isa::run(self.isa, Product { tiles, rows, panels, start, out });
                     for (to, from) in rotated.chunks_exact_mut(width).zip(out.chunks_exact(columns)) {
                         to.copy_from_slice(&from[..width]);
                     }
@@ -302,21 +303,6 @@ impl Rotation {
             .find_first(Result::is_err);
         failed.unwrap_or(Ok(()))?;
         Ok(rotated)
-    }
-}
-
-struct Rotate<'a> {
-    tiles: &'a Tiles,
-    rows: usize,
-    rotation: &'a Rotation,
-    out: &'a mut [f32],
-}
-
-impl Kernel for Rotate<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        multiply::<L>(self.tiles, self.rows, &self.rotation.panels, &self.rotation.zeros, self.out);
     }
 }
 

@@ -3,11 +3,11 @@
 
 use super::nearest::{Desk, Nearest};
 use super::target::{Rows, Target};
-use super::{Encode, Improved, Loss, errors};
+use super::{Encode, Improved, Loss, Product, errors};
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
-use crate::isa::{self, Isa, Kernel, Level};
-use crate::linalg::gemm::{Panels, Tiles, multiply};
+use crate::isa::{self, Isa};
+use crate::linalg::gemm::{Panels, Tiles};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use ndarray::{Array2, Array3, ArrayView2, s};
@@ -238,7 +238,8 @@ impl Scratch {
             None => (&self.x, encoder.dim),
             Some(rotation) => {
                 let Self { tiles, rotated, .. } = self;
-                isa::run(encoder.isa, Rotate { tiles, rows, rotation, rotated });
+                let (panels, start) = (&rotation.panels, &rotation.zeros[..]);
+                isa::run(encoder.isa, Product { tiles, rows, panels, start, out: rotated });
                 (&self.rotated, rotation.panels.columns())
             }
         };
@@ -249,21 +250,6 @@ impl Scratch {
             book.find(&x[column..end], width, desk, |row, k| codes[row * m + i] = k);
             column += book.dim();
         }
-    }
-}
-
-struct Rotate<'a> {
-    tiles: &'a Tiles,
-    rows: usize,
-    rotation: &'a Rotation,
-    rotated: &'a mut [f32],
-}
-
-impl Kernel for Rotate<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        multiply::<L>(self.tiles, self.rows, &self.rotation.panels, &self.rotation.zeros, self.rotated);
     }
 }
 

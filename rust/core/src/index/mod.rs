@@ -19,13 +19,12 @@ mod side;
 
 use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;
-use crate::encode::{Encode, Target, error_bounds};
+use crate::encode::Encode;
 use crate::error::{Result, invalid};
-use crate::model::{Model, checked_lists};
-use crate::monitor::{Counter, Monitor};
+use crate::model::Model;
+use crate::monitor::Monitor;
 use crate::scan::{Edges, Levels};
-use crate::vectors::Vectors;
-use crate::vectors::metric::{Metric, squared_norm};
+use crate::vectors::metric::Metric;
 pub use candidates::{Candidates, rows_of};
 pub use change::Change;
 use change::State;
@@ -37,10 +36,9 @@ use ids::Ids;
 pub(crate) use ids::Order;
 pub(crate) use keys::Keys;
 pub use keys::shown;
-use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 pub(crate) use partition::{Generation, Partition};
 pub use probing::{Reach, Within};
-use rayon::prelude::*;
 pub use search::Above;
 use side::Side;
 use std::ops::Range;
@@ -470,106 +468,6 @@ impl Index {
 fn layout(model: &Model, side: Side) -> Layout {
     let (m, k, _) = model.codebooks.view().dim();
     Layout::smallest(m, k, side.n_columns())
-}
-
-impl Model {
-    /// ‖x‖² / ⟨x, x̄⟩ of each row of `x`: what an approximation is multiplied with to have the length along x that x has.
-    /// 1 where that is not a positive number.
-    ///
-    /// # Errors
-    /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
-    pub fn scales(
-        &self,
-        x: &dyn Vectors,
-        codes: ArrayView2<'_, u8>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<f32>> {
-        self.scales_in(x, codes, None, monitor)
-    }
-
-    /// As [`scales`](Self::scales), for vectors in these lists of a model with centroids.
-    ///
-    /// # Errors
-    /// Those of [`scales`](Self::scales) and of [`decode`](Self::decode).
-    pub fn scales_in(
-        &self,
-        x: &dyn Vectors,
-        codes: ArrayView2<'_, u8>,
-        lists: Option<&[u32]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<f32>> {
-        let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
-        crate::vectors::check_dim(x, "X", self.codebooks.dim())?;
-        let counter = Counter::new(monitor, x.n() as u64);
-        let scale = |row: usize| {
-            let mut vector = vec![0.0; x.dim()];
-            crate::vectors::read_finite(x, "X", row, &mut vector)?;
-            let code = codes.slice(s![row..=row, ..]);
-            let list = lists.map(|lists| &lists[row..=row]);
-            let approximation = self.decode(code, list, &())?;
-            let along = Metric::InnerProduct.score(approximation.as_slice().expect("fresh"), &vector);
-            let scale = squared_norm(&vector) / along;
-            if row % 1024 == 1023 {
-                counter.add(1024)?;
-            }
-            Ok(if scale.is_finite() && scale > 0.0 { scale as f32 } else { 1.0 })
-        };
-        (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
-    }
-
-    /// ‖x − x̄‖ of each row of `x`, rounded up.
-    ///
-    /// # Errors
-    /// Shapes that do not fit, a row that is not finite, a residual beyond the range of f32, or a cancelling monitor.
-    pub fn residuals(
-        &self,
-        x: &dyn Vectors,
-        codes: ArrayView2<'_, u8>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<f32>> {
-        self.residuals_in(x, codes, None, monitor)
-    }
-
-    /// ‖x − x̄‖ of each row, not below it.
-    ///
-    /// # Errors
-    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
-    pub fn error_bounds(
-        &self,
-        x: &dyn Vectors,
-        codes: ArrayView2<'_, u8>,
-        lists: Option<&[u32]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Array1<f64>> {
-        let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
-        match (&self.centroids, lists) {
-            (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
-                let target = Target { base: Some(base), ..Target::from(x) };
-                error_bounds(&self.codebooks, target, codes, monitor)
-            }),
-            _ => error_bounds(&self.codebooks, x, codes, monitor),
-        }
-    }
-
-    /// As [`residuals`](Self::residuals), for vectors in these lists of a model with centroids.
-    ///
-    /// # Errors
-    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
-    pub fn residuals_in(
-        &self,
-        x: &dyn Vectors,
-        codes: ArrayView2<'_, u8>,
-        lists: Option<&[u32]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<f32>> {
-        let bounds = self.error_bounds(x, codes, lists, monitor)?;
-        let up = |(row, &bound): (usize, &f64)| {
-            let nearest = bound as f32;
-            let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
-            if up.is_finite() { Ok(up) } else { Err(invalid!("X[{row}] is too far from its approximation")) }
-        };
-        bounds.iter().enumerate().map(up).collect()
-    }
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn a_scale_gives_approximations_the_right_length() {
     for row in (0..100).filter(|&row| (0.25..4.0).contains(&scales[row])) {
         let hits = index.search(x.slice(s![row..=row, ..]), 100, None, &()).unwrap();
         let at = hits.positions.iter().position(|&id| id == row as i64).unwrap();
-        let square = squared_norm(x.row(row).as_slice().unwrap());
+        let square = crate::vectors::metric::squared_norm(x.row(row).as_slice().unwrap());
         assert!((f64::from(hits.scores[[0, at]]) / square - 1.0).abs() < 0.01);
     }
     let mut copy = Index::with(model(), settings).unwrap();

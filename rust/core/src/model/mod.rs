@@ -1,6 +1,7 @@
 //! A trained model: what encodes, decodes and searches.
 
 mod centroids;
+mod errors;
 mod grouping;
 mod recipe;
 mod subspaces;

@@ -1,0 +1,31 @@
+"""Whether a model suits the metric of an index."""
+
+from __future__ import annotations
+
+from compcodes.quantizers.quantizer import Quantizer
+
+__all__ = ["MetricWarning", "other_metric", "suits"]
+
+
+class MetricWarning(UserWarning):
+    """An index measures something else than what its model was trained for: it finds less than it could."""
+
+
+def suits(quantizer: Quantizer, metric: str) -> bool:
+    """Whether a model would be no other had it been trained for this metric."""
+    trained = quantizer.metric_
+    if trained is None or trained == metric:
+        return True
+    if "cosine" in (trained, metric):
+        return False
+    # Between inner products and distances it is the loss that makes the difference.
+    return getattr(quantizer, "loss_", {}).get("name") == ("reconstruction" if metric == "l2" else "inner-product")
+
+
+def other_metric(quantizer: Quantizer, metric: str) -> str:
+    """Say what an index of another metric than its model's loses."""
+    why = " (its codes are of directions, and do not keep lengths)" if quantizer.metric_ == "cosine" else ""
+    return (
+        f"the model was trained for the metric {quantizer.metric_!r}{why}, the index measures {metric!r} and will find "
+        f"less than it could: fit the model with metric={metric!r}"
+    )
