@@ -25,7 +25,7 @@ type Exact<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Scores, names, and (nq,) bool: whose results are proven exact.
 pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
-type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
+pub(crate) type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
 
 /// Codes and table entries below which a search takes less time than to wake up other threads for it.
 const BRIEF: usize = 16_000_000;
@@ -129,7 +129,7 @@ impl Index {
 }
 
 /// How many lists a search goes through.
-fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
+pub(crate) fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
     match (n_probe, recall) {
         (Some(n), _) => Reach::Lists(n),
         (None, Some(recall)) => Reach::Recall(recall),
@@ -437,7 +437,7 @@ impl Index {
         let (queries, floors) = (queries.as_array(), floors.as_array().to_vec());
         let limits = Limits::new(filter, exclude)?;
         let search = |index: Look, monitor: &dyn Monitor| {
-            let allowed = limits.allowed(&index, monitor)?;
+            let allowed = limits.allowed(&*index, monitor)?;
             let above = index.search_above(queries, &floors, allowed.as_ref(), monitor)?;
             Ok((above.starts, Named::new(&index, above.ids), above.scores))
         };
@@ -467,7 +467,7 @@ impl Index {
         let rows = Rows::new(vectors, "rerank")?;
         let vectors = rows.view();
         let search = |index: Look, monitor: &dyn Monitor| {
-            let allowed = limits.allowed(&index, monitor)?;
+            let allowed = limits.allowed(&*index, monitor)?;
             let allowed = allowed.as_ref();
             let (hits, certified) =
                 index.search_certified(queries, k, (&*vectors, n_candidates), allowed, monitor)?;
@@ -502,7 +502,7 @@ impl Index {
         let queries = queries.as_array();
         let limits = Limits::new(filter, exclude)?;
         let search = |index: Look, monitor: &dyn Monitor| {
-            let allowed = limits.allowed(&index, monitor)?;
+            let allowed = limits.allowed(&*index, monitor)?;
             let candidates = match certify {
                 true => index.certifiable_candidates(queries, n_candidates, allowed.as_ref(), monitor),
                 false => {

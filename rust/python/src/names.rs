@@ -1,15 +1,17 @@
 //! What names vectors in Python: ids, an array of int64; or keys, a list of strings.
 
 use crate::arrays::ids;
+use compcodes::index::sharded::Shards;
 use compcodes::index::{Allowed, shown};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Error, Index, Result};
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// Vectors that a caller names.
 pub(crate) enum Names {
@@ -34,11 +36,12 @@ impl Names {
     }
 
     /// Ids, −1 for keys that are not there.
-    fn find(&self, index: &Index) -> Result<Vec<i64>> {
+    pub(crate) fn find(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Vec<i64>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
             Self::Keys(keys) => {
-                Ok(index.find_keys(keys)?.into_iter().map(|found| found.unwrap_or(-1)).collect())
+                let found = index.find_keys(keys, monitor)?;
+                Ok(found.into_iter().map(|found| found.unwrap_or(-1)).collect())
             }
         }
     }
@@ -90,6 +93,15 @@ impl Named {
         Self { ids, keys }
     }
 
+    /// Vectors at positions of shards.
+    pub(crate) fn at(shards: &Shards, positions: &[i64]) -> Self {
+        let keys = shards.has_keys().then(|| {
+            positions.iter().map(|&position| shards.key(position).map(str::to_owned)).collect()
+        });
+        let ids = if keys.is_some() { Vec::new() } else { positions.iter().map(|&p| shards.id(p)).collect() };
+        Self { ids, keys }
+    }
+
     /// An array (n,) of ids, or a list of keys.
     pub(crate) fn into_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.keys {
@@ -134,6 +146,52 @@ impl Found {
     }
 }
 
+/// Vectors that a search can be confined to some of: those of an index, or of several.
+pub(crate) trait Vectors {
+    fn find_keys(&self, keys: &[String], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>>;
+    fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed>;
+}
+
+macro_rules! confined {
+    ($kind:ty, $find:expr) => {
+        impl Vectors for $kind {
+            fn find_keys(&self, keys: &[String], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>> {
+                $find(self, keys, monitor)
+            }
+            fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
+                self.allow_ids(ids, monitor)
+            }
+            fn allow_range(
+                &self,
+                ids: RangeInclusive<i64>,
+                step: u64,
+                monitor: &dyn Monitor,
+            ) -> Result<Allowed> {
+                self.allow_range(ids, step, monitor)
+            }
+            fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
+                self.allow_mask(mask, monitor)
+            }
+            fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
+                self.allow_each(starts, ids, monitor)
+            }
+            fn allow_each_mask(
+                &self,
+                mask: ArrayView2<'_, bool>,
+                monitor: &dyn Monitor,
+            ) -> Result<Allowed> {
+                self.allow_each_mask(mask, monitor)
+            }
+        }
+    };
+}
+confined!(Index, |index: &Index, keys, _| index.find_keys(keys));
+confined!(Shards, |shards: &Shards, keys, monitor| shards.find_keys(keys, monitor));
+
 /// Which vectors a search may find, or may not.
 #[derive(FromPyObject)]
 pub(crate) enum Filter<'py> {
@@ -177,13 +235,13 @@ impl Filter<'_> {
 }
 
 impl Choice {
-    fn allowed(&self, index: &Index, monitor: &dyn Monitor) -> Result<Allowed> {
+    fn allowed(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Allowed> {
         match self {
             Choice::Range(first, last, step) => index.allow_range(*first..=*last, *step, monitor),
-            Choice::Named(names) => index.allow_ids(&names.find(index)?, monitor),
+            Choice::Named(names) => index.allow_ids(&names.find(index, monitor)?, monitor),
             Choice::Mask(mask) => index.allow_mask(mask, monitor),
             Choice::Marks(marks) => index.allow_each_mask(marks.view(), monitor),
-            Choice::Each(starts, names) => index.allow_each(starts, &names.find(index)?, monitor),
+            Choice::Each(starts, names) => index.allow_each(starts, &names.find(index, monitor)?, monitor),
         }
     }
 }
@@ -201,7 +259,11 @@ impl Limits {
         Ok(Self { filter, exclude })
     }
 
-    pub(crate) fn allowed(&self, index: &Index, monitor: &dyn Monitor) -> Result<Option<Allowed>> {
+    pub(crate) fn allowed(
+        &self,
+        index: &impl Vectors,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Allowed>> {
         let allowed = |choice: &Option<Choice>| {
             choice.as_ref().map(|choice| choice.allowed(index, monitor)).transpose()
         };

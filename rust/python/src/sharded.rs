@@ -3,69 +3,38 @@
 use crate::arrays::{ids, queries};
 use crate::candidates::Candidates;
 use crate::errors::to_python;
-use crate::index::Index;
+use crate::index::{Above, Index, reach};
+use crate::names::{Filter, Limits, Named, Names, starts};
 use crate::run::run;
 use compcodes::Result;
-use compcodes::index::sharded::{self, Allow, Shard};
+use compcodes::index::Within;
+use compcodes::index::sharded::{self, Shard};
 use compcodes::monitor::Monitor;
+use compcodes::scan::Hits;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 type Ids<'py> = Bound<'py, PyArray1<i64>>;
+/// Scores (nq, k) f32, and positions (nq, k) i64.
+type Placed<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 
-/// Several indexes of one model as they are now, searched as one.
+/// Several indexes of one model as they are now, searched as one. Positions are counted through all of them, removed
+/// vectors too.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Shards {
     shards: sharded::Shards,
 }
 
-/// Which vectors a search may find.
-#[derive(FromPyObject)]
-enum Filter<'py> {
-    /// The first id, the last one, and the step.
-    Range((i64, i64, u64)),
-    Ids(Bound<'py, PyAny>),
-}
-
-/// The same, off the interpreter lock.
-enum Among {
-    Range(i64, i64, u64),
-    Ids(Vec<i64>),
-}
-
-impl Filter<'_> {
-    fn detach(self) -> PyResult<Among> {
-        match self {
-            Filter::Range((first, last, step)) => Ok(Among::Range(first, last, step)),
-            Filter::Ids(array) => Ok(Among::Ids(ids(&array, "filter")?.as_array().to_vec())),
-        }
-    }
-}
-
-/// What the arguments of a search allow.
-struct Choice {
-    filter: Option<Among>,
-    masks: Option<Vec<Vec<bool>>>,
-}
-
-impl Choice {
-    fn new(filter: Option<Filter<'_>>, masks: Option<Vec<PyReadonlyArray1<'_, bool>>>) -> PyResult<Self> {
-        let masks = masks.map(|masks| masks.iter().map(|mask| mask.as_array().to_vec()).collect());
-        Ok(Self { filter: filter.map(Filter::detach).transpose()?, masks })
-    }
-
-    fn allow(&self) -> Result<Allow<'_>> {
-        match (&self.filter, &self.masks) {
-            (None, None) => Ok(Allow::Everything),
-            (None, Some(masks)) => Ok(Allow::Masks(masks)),
-            (Some(Among::Ids(ids)), None) => Ok(Allow::Ids(ids)),
-            (Some(Among::Range(first, last, step)), None) => Ok(Allow::Range(*first, *last, *step)),
-            (Some(_), Some(_)) => {
-                Err(compcodes::Error::Invalid("want ids, a range, or a mask for each shard".to_owned()))
-            }
-        }
+impl Shards {
+    fn waiting(
+        &self,
+        (candidates, positions): (compcodes::index::Candidates, Vec<i64>),
+    ) -> (Candidates, Vec<i64>) {
+        let key = |&position: &i64| self.shards.key(position).unwrap_or_default().to_owned();
+        let keys = self.shards.has_keys().then(|| positions.iter().map(key).collect());
+        (Candidates { candidates, keys }, positions)
     }
 }
 
@@ -91,16 +60,43 @@ impl Shards {
         self.shards.len()
     }
 
-    /// The ids of all vectors that are not removed, (n,) i64.
-    fn ids<'py>(&self, py: Python<'py>) -> Ids<'py> {
-        py.detach(|| self.shards.ids()).into_pyarray(py)
+    fn has_keys(&self) -> bool {
+        self.shards.has_keys()
     }
 
-    /// The positions of ids, counted through all shards, (n,) i64; −1 for those that are not there.
+    /// The positions of all vectors that are not removed, (n,) i64.
+    fn positions<'py>(&self, py: Python<'py>) -> Ids<'py> {
+        py.detach(|| self.shards.positions()).into_pyarray(py)
+    }
+
+    /// What names the vectors at positions: ids (n,) i64, −1 for −1; or a list of keys, None for −1.
+    fn names<'py>(
+        &self,
+        py: Python<'py>,
+        positions: PyReadonlyArray1<'py, i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let positions = positions.as_array().to_vec();
+        py.detach(|| Named::at(&self.shards, &positions)).into_python(py)
+    }
+
+    /// How many vectors each list holds, (n_lists,) i64; `None` without lists.
+    fn list_sizes<'py>(&self, py: Python<'py>) -> Option<Ids<'py>> {
+        let sizes = py.detach(|| self.shards.list_sizes())?;
+        Some(sizes.into_iter().map(|size| size as i64).collect::<Vec<_>>().into_pyarray(py))
+    }
+
+    /// How many lists a search goes through, if there are enough vectors in them; `None` without lists.
+    #[pyo3(signature = (n_probe=None, recall=None))]
+    fn probes(&self, n_probe: Option<usize>, recall: Option<f32>) -> Option<usize> {
+        self.shards.probes(reach(n_probe, recall))
+    }
+
+    /// The positions of ids, or of keys, (n,) i64; −1 for those that are not there.
     #[pyo3(signature = (ids, n_jobs=None))]
     fn find<'py>(&self, py: Python<'py>, ids: Any<'_, 'py>, n_jobs: Option<i64>) -> PyResult<Ids<'py>> {
-        let ids = self::ids(ids, "ids")?.as_array().to_vec();
-        Ok(run(py, n_jobs, None, |monitor| self.shards.find(&ids, monitor))?.into_pyarray(py))
+        let names = Names::new(ids, "ids")?;
+        let find = |monitor: &dyn Monitor| self.shards.find(&names.find(&self.shards, monitor)?, monitor);
+        Ok(run(py, n_jobs, None, find)?.into_pyarray(py))
     }
 
     /// The approximations of the vectors at positions, (n, d) f32.
@@ -115,57 +111,168 @@ impl Shards {
         Ok(run(py, n_jobs, None, |monitor| self.shards.reconstruct(&positions, monitor))?.into_pyarray(py))
     }
 
-    /// (scores, ids, positions) of the k best for each query; `masks` has a mask of the positions of each shard.
-    #[pyo3(signature = (queries, k, filter=None, masks=None, n_jobs=None, progress=None))]
+    /// (scores, positions) of the k best for each query; where `ends` (nq,) i64 are given, of so many lists each.
+    #[pyo3(signature = (
+        queries, k, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None, recall=None, ends=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-    #[expect(clippy::type_complexity, reason = "three arrays")]
     fn search<'py>(
         &self,
         py: Python<'py>,
         queries: Any<'_, 'py>,
         k: usize,
         filter: Option<Filter<'py>>,
-        masks: Option<Vec<PyReadonlyArray1<'py, bool>>>,
+        exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
-    ) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<i64>>)> {
-        let queries = self::queries(queries)?;
+        n_probe: Option<usize>,
+        recall: Option<f32>,
+        ends: Option<PyReadonlyArray1<'py, i64>>,
+    ) -> PyResult<Placed<'py>> {
+        let (queries, reach) = (self::queries(queries)?, reach(n_probe, recall));
         let queries = queries.as_array();
-        let choice = Choice::new(filter, masks)?;
+        let limits = Limits::new(filter, exclude)?;
+        let ends: Option<Vec<usize>> =
+            ends.map(|ends| ends.as_array().iter().map(|&end| end.max(1) as usize).collect());
         let search = |monitor: &dyn Monitor| {
-            let hits = self.shards.search_positions(queries, k, choice.allow()?, monitor)?;
-            let ids = hits.positions.mapv(|position| self.shards.id(position));
-            Ok((hits, ids))
+            let allowed = limits.allowed(&self.shards, monitor)?;
+            let within = Within { allowed: allowed.as_ref(), reach };
+            self.shards.search_positions(queries, k, (within, ends.as_deref()), monitor)
         };
-        let (hits, ids) = run(py, n_jobs, progress, search)?;
-        Ok((hits.scores.into_pyarray(py), ids.into_pyarray(py), hits.positions.into_pyarray(py)))
+        let hits = run(py, n_jobs, progress, search)?;
+        Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
     }
 
-    /// The vectors that are best by code for some queries, and the positions of their ids.
-    #[pyo3(signature = (queries, n_candidates, filter=None, masks=None, n_jobs=None, progress=None))]
+    /// (bounds, positions) of the k best by what exact scores are at most, for queries of length 1.
+    #[pyo3(signature = (queries, k, filter=None, exclude=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn search_bounds<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        k: usize,
+        filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Placed<'py>> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let limits = Limits::new(filter, exclude)?;
+        let search = |monitor: &dyn Monitor| {
+            let allowed = limits.allowed(&self.shards, monitor)?;
+            self.shards.search_bounds(queries, k, allowed.as_ref(), monitor)
+        };
+        let hits = run(py, n_jobs, progress, search)?;
+        Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
+    }
+
+    /// (starts, positions, scores) of all vectors that score at least `floors`, a number for each query.
+    #[pyo3(signature = (queries, floors, filter=None, exclude=None, n_jobs=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn search_above<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        floors: PyReadonlyArray1<'py, f32>,
+        filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+        progress: Callback<'_, 'py>,
+    ) -> PyResult<Above<'py>> {
+        let queries = self::queries(queries)?;
+        let (queries, floors) = (queries.as_array(), floors.as_array().to_vec());
+        let limits = Limits::new(filter, exclude)?;
+        let search = |monitor: &dyn Monitor| {
+            let allowed = limits.allowed(&self.shards, monitor)?;
+            self.shards.search_above(queries, &floors, allowed.as_ref(), monitor)
+        };
+        let above = run(py, n_jobs, progress, search)?;
+        let positions = above.ids.into_pyarray(py).into_any();
+        Ok((starts(py, above.starts), positions, above.scores.into_pyarray(py)))
+    }
+
+    /// How many vectors each query may find in its best list, the second, and so on: (nq, n_lists) u32.
+    #[pyo3(signature = (queries, filter=None, exclude=None, n_jobs=None))]
+    fn list_counts<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        filter: Option<Filter<'py>>,
+        exclude: Option<Filter<'py>>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Bound<'py, PyArray2<u32>>> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let limits = Limits::new(filter, exclude)?;
+        let count = |monitor: &dyn Monitor| {
+            let allowed = limits.allowed(&self.shards, monitor)?;
+            self.shards.list_counts(queries, allowed.as_ref(), monitor)
+        };
+        Ok(run(py, n_jobs, None, count)?.into_pyarray(py))
+    }
+
+    /// The vectors that are best by code for some queries, and the positions of their ids; `certify`: so that results can
+    /// be proven.
+    #[pyo3(signature = (
+        queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
+        recall=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn candidates<'py>(
         &self,
         py: Python<'py>,
         queries: Any<'_, 'py>,
         n_candidates: usize,
+        certify: bool,
         filter: Option<Filter<'py>>,
-        masks: Option<Vec<PyReadonlyArray1<'py, bool>>>,
+        exclude: Option<Filter<'py>>,
         n_jobs: Option<i64>,
         progress: Callback<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
     ) -> PyResult<(Candidates, Ids<'py>)> {
-        let queries = self::queries(queries)?;
+        let (queries, reach) = (self::queries(queries)?, reach(n_probe, recall));
         let queries = queries.as_array();
-        let choice = Choice::new(filter, masks)?;
-        let search =
-            |monitor: &dyn Monitor| self.shards.candidates(queries, n_candidates, choice.allow()?, monitor);
+        let limits = Limits::new(filter, exclude)?;
+        let search = |monitor: &dyn Monitor| {
+            let allowed = limits.allowed(&self.shards, monitor)?;
+            let allowed = allowed.as_ref();
+            let found = match certify {
+                true => self.shards.certifiable_candidates(queries, n_candidates, allowed, monitor)?,
+                false => {
+                    self.shards.candidates(queries, n_candidates, Within { allowed, reach }, monitor)?
+                }
+            };
+            Ok(self.waiting(found))
+        };
         let (candidates, positions) = run(py, n_jobs, progress, search)?;
-        Ok((Candidates { candidates, keys: None }, positions.into_pyarray(py)))
+        Ok((candidates, positions.into_pyarray(py)))
     }
 
-    /// Candidates found elsewhere, by their positions (nq, n) i64, −1 for none; and the positions of their ids.
-    fn chosen<'py>(&self, py: Python<'py>, positions: PyReadonlyArray2<'py, i64>) -> (Candidates, Ids<'py>) {
-        let (candidates, positions) = self.shards.named(positions.as_array().to_owned());
-        (Candidates { candidates, keys: None }, positions.into_pyarray(py))
+    /// Candidates found elsewhere, by their positions (nq, c) i64, −1 for none; and the positions of their ids. With
+    /// `bounds` (nq, c + 1) f32 and `bounded` (nq, c + 1) i64, what `search_bounds` found, results can be proven.
+    #[pyo3(signature = (queries, positions, bounds=None, bounded=None))]
+    fn chosen<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        positions: PyReadonlyArray2<'py, i64>,
+        bounds: Option<PyReadonlyArray2<'py, f32>>,
+        bounded: Option<PyReadonlyArray2<'py, i64>>,
+    ) -> PyResult<(Candidates, Ids<'py>)> {
+        let found = match (bounds, bounded) {
+            (Some(bounds), Some(bounded)) => {
+                let queries = self::queries(queries)?;
+                let by_bound =
+                    Hits { scores: bounds.as_array().to_owned(), positions: bounded.as_array().to_owned() };
+                let found: Result<_> =
+                    self.shards.certifiable(queries.as_array(), positions.as_array(), &by_bound);
+                found.map_err(to_python)?
+            }
+            _ => self.shards.named(positions.as_array().to_owned()),
+        };
+        let (candidates, positions) = self.waiting(found);
+        Ok((candidates, positions.into_pyarray(py)))
     }
 }

@@ -4,7 +4,8 @@
 use super::certify::proven;
 use super::filter::Allowed;
 use super::ids::{ascend, unique};
-use super::{Index, Within};
+use super::whole::Whole;
+use super::{Index, Reach, Within};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
@@ -84,7 +85,9 @@ impl Index {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
-        let (positions, bounds) = self.certifiable(queries, n, allowed, monitor)?;
+        let parts = [self.alone()];
+        let whole = Whole::new(&parts, Within { allowed, reach: Reach::All });
+        let (positions, bounds) = whole.certifiable(queries, n, monitor)?;
         Ok(self.named(positions, Some(bounds)))
     }
 

@@ -12,6 +12,7 @@
 
 use super::filter::Allowed;
 use super::search::Scored;
+use super::whole::Whole;
 use super::{Index, Reach, Within};
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
@@ -36,38 +37,61 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<(Hits, Vec<bool>)> {
         self.check_rerank(vectors)?;
-        let (candidates, bounds) = self.certifiable(queries, n_candidates, allowed, monitor)?;
+        let parts = [self.alone()];
+        let whole = Whole::new(&parts, Within { allowed, reach: Reach::All });
+        let (candidates, bounds) = whole.certifiable(queries, n_candidates, monitor)?;
         let mut hits = rerank(queries, vectors, candidates.view(), k, self.settings.metric, monitor)?;
         let certified = proven(&hits, &bounds);
         self.name(&mut hits);
         Ok((hits, certified))
     }
+}
 
+impl Whole<'_> {
     /// Positions (nq, 2 `n_candidates`) of those that are best by score or by bound; and of each query a bound of the
-    /// scores of all others, if there are any.
+    /// scores of all others, if there are any. All lists are gone through.
     pub(super) fn certifiable(
         &self,
         queries: ArrayView2<'_, f32>,
         n_candidates: usize,
-        allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<(Array2<i64>, Vec<Option<f32>>)> {
-        if !self.settings.residuals {
+        let n_candidates = n_candidates.min(self.len());
+        let by_bound = self.search_bounds(queries, n_candidates + 1, monitor)?;
+        let by_score = self.search(queries, n_candidates, monitor)?;
+        Ok(self.bounded(queries, by_score.positions.view(), &by_bound))
+    }
+
+    /// The `k` largest of ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
+    pub(super) fn search_bounds(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        if !self.one().settings.residuals {
             return Err(invalid!("the index keeps no residuals, without which nothing can be certified"));
         }
-        let n_candidates = n_candidates.min(self.len());
-        // What is proven of all vectors takes all lists.
-        let within = Within { allowed, reach: Reach::All };
-        let by_score = self.search_positions(queries, n_candidates, within, monitor)?;
-        let by_bound = self.search_bounds(queries, n_candidates + 1, allowed, monitor)?;
+        let mut unit = queries.as_standard_layout().into_owned();
+        unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
+        self.scan(unit.view(), k, Scored::Bound, monitor)
+    }
+
+    /// What [`certifiable`](Self::certifiable) makes of the best by score, (nq, c), and of the c + 1 best by bound.
+    pub(super) fn bounded(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        by_score: ArrayView2<'_, i64>,
+        by_bound: &Hits,
+    ) -> (Array2<i64>, Vec<Option<f32>>) {
+        let n_candidates = by_score.ncols();
         let mut others = by_bound.positions.slice(s![.., ..n_candidates]).to_owned();
-        for (mut others, known) in others.outer_iter_mut().zip(by_score.positions.outer_iter()) {
+        for (mut others, known) in others.outer_iter_mut().zip(by_score.outer_iter()) {
             let mut known = known.to_vec();
             known.sort_unstable();
             others.iter_mut().filter(|p| known.binary_search(p).is_ok()).for_each(|p| *p = -1);
         }
-        let candidates =
-            concatenate(Axis(1), &[by_score.positions.view(), others.view()]).expect("equal rows");
+        let candidates = concatenate(Axis(1), &[by_score, others.view()]).expect("equal rows");
 
         let slack = self.slack();
         let bound = |(query, q): (usize, ArrayView1<'_, f32>)| {
@@ -78,27 +102,16 @@ impl Index {
             Some((norm * (f64::from(by_bound.scores[[query, n_candidates]]) + slack)) as f32)
         };
         let bounds = queries.outer_iter().enumerate().map(bound).collect();
-        Ok((candidates, bounds))
-    }
-
-    /// The `k` largest of ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
-    fn search_bounds(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        allowed: Option<&Allowed>,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        let mut unit = queries.as_standard_layout().into_owned();
-        unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));
-        self.scan(unit.view(), k, Within { allowed, reach: Reach::All }, Scored::Bound, monitor)
+        (candidates, bounds)
     }
 
     /// What rounding may add to a bound; infinite where f32 sums might overflow.
     fn slack(&self) -> f64 {
-        let (n_codebooks, _, dim) = self.model.codebooks.view().dim();
-        let n_codebooks = n_codebooks + usize::from(self.partition.is_some());
-        let magnitude = self.frame.size + f64::from(self.largest);
+        let one = self.one();
+        let (n_codebooks, _, dim) = one.model.codebooks.view().dim();
+        let n_codebooks = n_codebooks + usize::from(one.partition.is_some());
+        let largest = self.parts.iter().map(|part| part.index.largest).fold(0.0, f32::max);
+        let magnitude = one.frame.size + f64::from(largest);
         if magnitude > f64::from(f32::MAX) / 4.0 {
             return f64::INFINITY;
         }

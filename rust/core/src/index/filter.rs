@@ -1,6 +1,7 @@
 //! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids; and sets of each query.
 
-use super::{Index, Partition};
+use super::Index;
+use super::whole::Part;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
@@ -13,11 +14,11 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allowed {
     /// Bit i of word b stands for position 64 b + i.
-    bits: Option<Vec<u64>>,
+    pub(super) bits: Option<Vec<u64>>,
     /// Nothing but these, of each query.
-    only: Option<Sets>,
+    pub(super) only: Option<Sets>,
     /// None of these, of each query.
-    except: Option<Sets>,
+    pub(super) except: Option<Sets>,
 }
 
 impl Allowed {
@@ -33,21 +34,30 @@ impl Allowed {
         Each { only: self.only.as_ref(), except: self.except.as_ref(), first }
     }
 
-    /// The same where vectors are named by their places in lists.
-    pub(super) fn by_place(&self, partition: &Partition) -> Self {
+    /// The same where vectors are named by their places in lists, with these bits.
+    pub(super) fn by_place(&self, bits: Option<&[u64]>, parts: &[Part<'_>]) -> Self {
+        let moved = |words: &[u64]| match parts {
+            [part] => part.partition().by_place(words),
+            parts => parts.iter().flat_map(|part| part.partition().by_place(&words[part.words()])).collect(),
+        };
         let sets = |sets: &Sets| match sets {
             Sets::Listed { starts, positions } => {
-                let places = partition.all_places();
-                let places = positions.iter().map(|&position| places[position as usize].into()).collect();
+                let places: Vec<_> = parts.iter().map(|part| part.partition().all_places()).collect();
+                let place = |&position: &u64| {
+                    let part = parts.partition_point(|part| part.first as u64 <= position) - 1;
+                    let first = parts[part].first as u64;
+                    first + u64::from(places[part][(position - first) as usize])
+                };
+                let places = positions.iter().map(place).collect();
                 Sets::listed(starts.clone(), places).expect("starts that were checked before")
             }
             Sets::Marked { words, n_words } => {
-                let of = words.chunks((*n_words).max(1)).flat_map(|words| partition.by_place(words));
+                let of = words.chunks((*n_words).max(1)).flat_map(moved);
                 Sets::Marked { words: of.collect(), n_words: *n_words }
             }
         };
         Self {
-            bits: self.bits.as_ref().map(|bits| partition.by_place(bits)),
+            bits: bits.map(moved),
             only: self.only.as_ref().map(sets),
             except: self.except.as_ref().map(sets),
         }
@@ -135,28 +145,7 @@ impl Index {
     /// # Errors
     /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
-        let found = self.ids.find(ids, monitor)?;
-        if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&ids.len()) {
-            return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", ids.len()));
-        }
-        let n_words = self.len().div_ceil(BLOCK);
-        if ids.len() / 4 > n_words * (starts.len() - 1) {
-            // Marks take less memory than long lists, and need not be sorted.
-            let mut words = vec![0; n_words * (starts.len() - 1)];
-            for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
-                let here = found[ends[0]..ends[1]].iter().flatten();
-                here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
-            }
-            let only = Some(Sets::Marked { words, n_words });
-            return Ok(Allowed { only, ..Allowed::default() });
-        }
-        let (mut kept, mut positions) = (vec![0], Vec::with_capacity(ids.len()));
-        for ends in starts.windows(2) {
-            let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
-            positions.extend(here);
-            kept.push(positions.len());
-        }
-        Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
+        each_of(starts, &self.ids.find(ids, monitor)?, self.len().div_ceil(BLOCK))
     }
 
     /// Of each query, the vectors at the positions where its row of `mask` (nq, n) is true.
@@ -186,7 +175,7 @@ impl Index {
         Ok(Allowed { bits: Some(bits?), ..Allowed::default() })
     }
 
-    fn bits(&self, allows: impl Fn(usize) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {
+    pub(super) fn bits(&self, allows: impl Fn(usize) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {
         let mut bits = vec![0; self.len().div_ceil(BLOCK)];
         let counter = Counter::new(monitor, self.len() as u64);
         bits.par_chunks_mut(WORDS).enumerate().try_for_each(|(chunk, words)| {
@@ -200,6 +189,30 @@ impl Index {
         Ok(bits)
     }
 }
+
+/// Of each query, the positions `found[starts[query]..starts[query + 1]]` that there are, of 64 `n_words`.
+pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize) -> Result<Allowed> {
+        if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&found.len()) {
+            return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", found.len()));
+        }
+        if found.len() / 4 > n_words * (starts.len() - 1) {
+            // Marks take less memory than long lists, and need not be sorted.
+            let mut words = vec![0; n_words * (starts.len() - 1)];
+            for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
+                let here = found[ends[0]..ends[1]].iter().flatten();
+                here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
+            }
+            let only = Some(Sets::Marked { words, n_words });
+            return Ok(Allowed { only, ..Allowed::default() });
+        }
+        let (mut kept, mut positions) = (vec![0], Vec::with_capacity(found.len()));
+        for ends in starts.windows(2) {
+            let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
+            positions.extend(here);
+            kept.push(positions.len());
+        }
+        Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
+    }
 
 /// Ids that are asked many times whether one is among them: a bit for each number in their range where that takes no
 /// more memory than they do, else sorted.

@@ -16,6 +16,7 @@ mod probing;
 mod search;
 pub mod sharded;
 mod side;
+mod whole;
 
 use crate::codes::packed::{BLOCK, Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;

@@ -4,10 +4,9 @@
 //! set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with each centroid
 //! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
 
-use super::Index;
 use super::filter::Allowed;
-use super::partition::Partition;
 use super::search::Scored;
+use super::whole::Part;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::isa::Isa;
@@ -15,7 +14,7 @@ use crate::model::Centroids;
 use crate::scan::tables::Tables;
 use crate::scan::{Adjust, Each, Measure, Probe, Segment};
 use crate::vectors::metric::{Metric, squared_norm};
-use ndarray::ArrayView2;
+use ndarray::{Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -88,14 +87,15 @@ impl From<Reach> for Within<'_> {
     }
 }
 
-/// What is scored by what, in the lists of an index.
+/// What is scored by what, in the lists of an index or of several.
 pub(super) struct Lists<'a> {
-    pub(super) index: &'a Index,
-    pub(super) partition: &'a Partition,
+    pub(super) parts: &'a [Part<'a>],
     pub(super) centroids: &'a Centroids,
     /// By place.
-    pub(super) allowed: Option<Allowed>,
+    pub(super) allowed: Allowed,
     pub(super) reach: Reach,
+    /// Of each query how many lists it goes through, in the place of `reach`.
+    pub(super) ends: Option<&'a [usize]>,
     pub(super) scored: Scored,
     pub(super) isa: Isa,
 }
@@ -108,7 +108,7 @@ impl Lists<'_> {
 
     /// What each query may find, the first of them being row `first` of all.
     pub(super) fn each(&self, first: usize) -> Each<'_> {
-        self.allowed.as_ref().map_or_else(Each::default, |allowed| allowed.each(first))
+        self.allowed.each(first)
     }
 
     /// The lists that queries go through for the `k` best, as segments, and which of them each query goes through; `inputs`
@@ -120,18 +120,19 @@ impl Lists<'_> {
         k: usize,
         measure: Option<&'b dyn Measure>,
     ) -> Result<(Vec<Segment<'b>>, Vec<Vec<Probe>>)> {
-        let (frame, each) = (&self.index.frame, self.each(first));
+        let (frame, each) = (&self.parts[0].index.frame, self.each(first));
         let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
         let choose = |query: usize| {
             let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
-            self.chosen(query, norm as f32, &bases, (k, each))
+            let end = self.ends.map(|ends| ends[first + query]);
+            self.chosen(query, norm as f32, &bases, (k, each), end)
         };
         let chosen: Vec<Vec<u32>> = match inputs.nrows() {
             1 => vec![choose(0)],
             n => (0..n).into_par_iter().map(choose).collect(),
         };
 
-        // A segment for each list of a generation that any query goes through.
+        // A segment for each list of a part's generation that any query goes through.
         let mut lists: Vec<u32> = chosen.concat();
         if chosen.len() > 1 {
             lists.par_sort_unstable();
@@ -141,9 +142,10 @@ impl Lists<'_> {
             (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len() + 1));
         for &list in &lists {
             starts.push(segments.len());
-            segments.extend(
-                self.partition.places(list as usize).map(|places| self.segment(list, places, measure)),
-            );
+            for part in self.parts {
+                let places = part.partition().places(list as usize);
+                segments.extend(places.map(|places| self.segment(part, list, places, measure)));
+            }
         }
         starts.push(segments.len());
         let probe = |(query, chosen): (usize, &Vec<u32>)| {
@@ -164,22 +166,52 @@ impl Lists<'_> {
         Ok((segments, probes))
     }
 
-    /// The lists that a query goes through, ascending.
-    fn chosen(&self, query: usize, norm: f32, bases: &Tables, (k, each): (usize, Each<'_>)) -> Vec<u32> {
+    /// The lists that a query goes through, ascending: `end` of them, or as many as it takes.
+    fn chosen(
+        &self,
+        query: usize,
+        norm: f32,
+        bases: &Tables,
+        (k, each): (usize, Each<'_>),
+        end: Option<usize>,
+    ) -> Vec<u32> {
         let n_lists = self.centroids.n_lists();
-        let n = self.reach.lists(self.centroids);
+        let n = end.unwrap_or_else(|| self.reach.lists(self.centroids)).clamp(1, n_lists);
         if n == n_lists {
             return (0..n_lists as u32).collect();
         }
+        let mut keys = self.ranks(query, norm, bases);
+        let list = |key: i64| key as u32;
+        keys.select_nth_unstable(n - 1);
+        let mut until = n;
+        if end.is_none() {
+            let count = |key: &i64| self.n_allowed(list(*key), query, (k, each));
+            let mut found: usize = keys[..n].iter().map(count).sum();
+            if found < k {
+                keys[n..].sort_unstable();
+                while found < k && until < n_lists {
+                    found += count(&keys[until]);
+                    until += 1;
+                }
+            }
+        }
+        let mut chosen: Vec<u32> = keys[..until].iter().map(|&key| list(key)).collect();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    /// A key for each list, which ascend from the one that is best for a query; ties to the lower list.
+    fn ranks(&self, query: usize, norm: f32, bases: &Tables) -> Vec<i64> {
+        let n_lists = self.centroids.n_lists();
         let bases = &bases.entries(query)[..n_lists];
-        // Higher is better; ties to the lower list.
         let key = |list: usize, score: f32| {
             let bits = (score + 0.0).to_bits() as i32;
             let ascending = bits ^ ((bits >> 31) as u32 >> 1) as i32;
             (i64::from(!ascending) << 32) | list as i64
         };
-        let mut keys: Vec<i64> = if self.index.settings.metric == Metric::Euclidean {
-            let offsets = &self.index.frame.offsets;
+        let one = self.parts[0].index;
+        if one.settings.metric == Metric::Euclidean {
+            let offsets = &one.frame.offsets;
             bases.iter().zip(offsets).enumerate().map(|(l, (base, offset))| key(l, base + offset)).collect()
         } else {
             let bonuses = self.centroids.bonuses();
@@ -189,55 +221,64 @@ impl Lists<'_> {
                 .enumerate()
                 .map(|(l, (base, bonus))| key(l, base + norm * bonus))
                 .collect()
-        };
-        let list = |key: i64| key as u32;
-        keys.select_nth_unstable(n - 1);
-        let mut found: usize = keys[..n].iter().map(|&key| self.n_allowed(list(key), query, (k, each))).sum();
-        let mut end = n;
-        if found < k {
-            keys[n..].sort_unstable();
-            while found < k && end < n_lists {
-                found += self.n_allowed(list(keys[end]), query, (k, each));
-                end += 1;
-            }
         }
-        let mut chosen: Vec<u32> = keys[..end].iter().map(|&key| list(key)).collect();
-        chosen.sort_unstable();
-        chosen
     }
 
     /// How many vectors of a list a query may find, or k if there are more.
     fn n_allowed(&self, list: u32, query: usize, (k, each): (usize, Each<'_>)) -> usize {
-        let (mut found, bits) = (0, self.allowed.as_ref().and_then(Allowed::bits));
-        for places in self.partition.places(list as usize) {
-            found += match bits {
-                _ if !each.is_all() => {
-                    let own = each.of(query);
-                    let word = |block: usize| {
-                        let bits = bits.map_or(u64::MAX, |bits| bits[block]);
-                        bits & own.word((block * BLOCK) as u64)
-                    };
-                    let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
-                    let words: Vec<u64> = blocks.clone().map(word).collect();
-                    count(&words, places.start - blocks.start * BLOCK..places.end - blocks.start * BLOCK)
+        let (mut found, bits) = (0, self.allowed.bits());
+        for part in self.parts {
+            // Places of all parts are counted through, as their positions are.
+            let ahead = part.first;
+            for places in part.partition().places(list as usize) {
+                let places = places.start + ahead..places.end + ahead;
+                found += match bits {
+                    _ if !each.is_all() => {
+                        let own = each.of(query);
+                        let word = |block: usize| {
+                            let bits = bits.map_or(u64::MAX, |bits| bits[block]);
+                            bits & own.word((block * BLOCK) as u64)
+                        };
+                        let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
+                        let words: Vec<u64> = blocks.clone().map(word).collect();
+                        let before = blocks.start * BLOCK;
+                        count(&words, places.start - before..places.end - before)
+                    }
+                    None => places.len(),
+                    Some(bits) => count(bits, places),
+                };
+                if found >= k {
+                    return found;
                 }
-                None => places.len(),
-                Some(bits) => count(bits, places),
-            };
-            if found >= k {
-                break;
             }
         }
         found
     }
 
+    /// How many vectors each query may find in the best list for it, the second, and so on: (nq, n_lists).
+    pub(super) fn counts(&self, inputs: ArrayView2<'_, f32>, first: usize) -> Result<Array2<u32>> {
+        let (frame, each) = (&self.parts[0].index.frame, self.each(first));
+        let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
+        let mut counts = Array2::zeros((inputs.nrows(), self.centroids.n_lists()));
+        let mut rows: Vec<_> = counts.axis_iter_mut(Axis(0)).collect();
+        rows.par_iter_mut().enumerate().for_each(|(query, counts)| {
+            let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
+            let mut ranks = self.ranks(query, norm as f32, &bases);
+            ranks.sort_unstable();
+            let count = |&rank: &i64| self.n_allowed(rank as u32, query, (usize::MAX, each)) as u32;
+            counts.iter_mut().zip(&ranks).for_each(|(to, rank)| *to = count(rank));
+        });
+        Ok(counts)
+    }
+
     fn segment<'b>(
         &'b self,
+        part: &'b Part<'_>,
         list: u32,
         places: Range<usize>,
         measure: Option<&'b dyn Measure>,
     ) -> Segment<'b> {
-        let index = self.index;
+        let index = part.index;
         let blocks = places.start / BLOCK..places.end.div_ceil(BLOCK);
         let codes = index.packed.view().slice(blocks.clone());
         let first = blocks.start * BLOCK;
@@ -249,15 +290,17 @@ impl Lists<'_> {
                 index.adjust_of(column, 0, exact, self.scored, measure)
             }
         };
+        let words = part.words().start;
         Segment {
             codes,
             adjust,
-            allowed: self.allowed.as_ref().and_then(Allowed::bits).map(|bits| &bits[blocks]),
+            allowed: self.allowed.bits().map(|bits| &bits[words + blocks.start..words + blocks.end]),
             // By which sets of a query name it.
-            first: first as u64,
+            first: (part.first + first) as u64,
             within: (places.start - first, places.end - first),
-            positions: Some(&self.partition.positions()[all]),
+            positions: Some(&part.partition().positions()[all]),
             list,
+            before: part.first as u64,
         }
     }
 }

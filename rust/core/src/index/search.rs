@@ -2,21 +2,18 @@
 
 use super::column::{Column, Run};
 use super::filter::Allowed;
-use super::measure::{self, Exact};
-use super::probing::{Lists, Reach, Within};
+use super::probing::{Reach, Within};
 use super::side::Side;
+use super::whole::{Part, Whole};
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
 use crate::error::{Error, Result, argument, invalid};
-use crate::isa::Isa;
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
-use crate::scan::topk::Key;
-use crate::scan::{self, Adjust, Each, Hits, Levels, Measure, Probes, Segment};
+use crate::scan::{Adjust, Hits, Levels, Measure, Segment};
 use crate::search::rerank::rerank;
 use crate::vectors::Vectors;
-use crate::vectors::metric::Metric;
-use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
+use ndarray::{ArrayView1, ArrayView2, CowArray, Ix2};
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
 pub(super) const BATCH: usize = 1024;
@@ -41,15 +38,6 @@ pub struct Above {
     pub ids: Vec<i64>,
     /// Their scores.
     pub scores: Vec<f32>,
-}
-
-/// What a batch of queries scans.
-struct Scan<'a> {
-    segments: Vec<Segment<'a>>,
-    of: (Probes<'a>, Each<'a>),
-    tables: &'a Tables,
-    isa: Isa,
-    monitor: &'a dyn Monitor,
 }
 
 /// A query whose inner products f32 cannot hold.
@@ -165,16 +153,12 @@ impl Index {
         within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let hits = self.scan(queries, k, within, Scored::Approximation, monitor)?;
-        let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
-        let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
-        let row =
-            rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
-        match row {
-            Some(row) if self.settings.metric == Metric::Euclidean => Err(measure::beyond(row)),
-            Some(row) => Err(beyond(row)),
-            None => Ok(hits),
-        }
+        Whole::new(&[self.alone()], within).search(queries, k, monitor)
+    }
+
+    /// As all that a search goes through.
+    pub(super) fn alone(&self) -> Part<'_> {
+        Part { index: self, first: 0 }
     }
 
     /// All vectors that score at least `floor`, a number for each query; finite ones.
@@ -201,104 +185,12 @@ impl Index {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Above> {
-        if floors.len() != queries.nrows() || floors.iter().any(|floor| !floor.is_finite()) {
-            let (have, want) = (floors.len(), queries.nrows());
-            return Err(invalid!("score has {have} entries: want {want} finite ones, one for each query"));
-        }
-        let mut above = Above { starts: vec![0], ids: Vec::new(), scores: Vec::new() };
-        let each = |first: usize, scan: Scan<'_>| {
-            let floors = &floors[first..first + scan.tables.n_queries()];
-            let found = scan::above(&scan.segments, scan.of, scan.tables, floors, scan.isa, scan.monitor)?;
-            let count = above.ids.len() + found.iter().map(Vec::len).sum::<usize>();
-            if count > scan::topk::MOST {
-                return Err(invalid!(
-                    "score lets through more than {} results: want a higher one",
-                    scan::topk::MOST
-                ));
-            }
-            let is_beyond = |found: &Vec<Key>| found.iter().any(|key| !key.score().is_finite());
-            if let Some(row) = found.iter().position(is_beyond) {
-                return Err(beyond(first + row));
-            }
-            for found in found {
-                above.ids.extend(found.iter().map(|key| self.ids.at(key.position() as usize)));
-                above.scores.extend(found.iter().map(|key| key.score()));
-                above.starts.push(above.ids.len());
-            }
-            Ok(())
-        };
         // All that score so much are in any list.
         let within = Within { allowed, reach: Reach::All };
-        self.scan_batches(queries, usize::MAX, within, Scored::Approximation, monitor, each)?;
-        Ok(above)
-    }
-
-    /// The `k` best by what is `scored`, [`BATCH`] queries at a time.
-    pub(super) fn scan(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        within: Within<'_>,
-        scored: Scored,
-        monitor: &dyn Monitor,
-    ) -> Result<Hits> {
-        let mut hits = Hits::none(queries.nrows(), k, self.len())?;
-        let each = |first: usize, scan: Scan<'_>| {
-            let part = scan::search_each(&scan.segments, scan.of, scan.tables, k, scan.isa, scan.monitor)?;
-            let rows = s![first..first + part.positions.nrows(), ..];
-            hits.scores.slice_mut(rows).assign(&part.scores);
-            hits.positions.slice_mut(rows).assign(&part.positions);
-            Ok(())
-        };
-        self.scan_batches(queries, k, within, scored, monitor, each)?;
-        Ok(hits)
-    }
-
-    /// Makes the tables of [`BATCH`] queries at a time, and has `each` scan for them; it is told the first of them.
-    fn scan_batches(
-        &self,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        Within { allowed, reach }: Within<'_>,
-        scored: Scored,
-        monitor: &dyn Monitor,
-        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let isa = Isa::current()?;
-        let queries = queries.as_standard_layout();
-        check_finite(&queries)?;
-        let bits = allowed.and_then(Allowed::bits);
-        if let Some(allowed) = bits
-            && allowed.len() != self.len().div_ceil(BLOCK)
-        {
-            let (words, n) = (allowed.len(), self.len());
-            return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
-        }
-        if let (Some(partition), Some(centroids)) = (&self.partition, &self.model.centroids) {
-            let allowed = allowed.map(|allowed| allowed.by_place(partition));
-            let lists = Lists { index: self, partition, centroids, allowed, reach, scored, isa };
-            return self.scan_lists(&lists, queries.view(), k, monitor, each);
-        }
-        let metric = self.settings.metric;
-        let total = (queries.nrows() * self.len()) as u64;
-        for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
-            let first = i * BATCH;
-            let before = (first * self.len()) as u64;
-            let within = |done, _| monitor.report(before + done, total).is_ok();
-            let of = (Probes::All, allowed.map_or_else(Each::default, |allowed| allowed.each(first)));
-            if self.side.follows_from_codes() && queries.ncols() == self.model.codebooks.dim() {
-                let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
-                let tables = &self.frame.tables.tables(inputs.view(), isa)?;
-                let segments = self.segments(bits, scored, Some(&exact));
-                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
-            } else {
-                let tables = &self.frame.tables.tables(queries, isa)?;
-                self.check_products(queries, tables, first)?;
-                let segments = self.segments(bits, scored, None);
-                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
-            }
-        }
-        Ok(())
+        let parts = [self.alone()];
+        let (starts, positions, scores) = Whole::new(&parts, within).above(queries, floors, monitor)?;
+        let ids = positions.into_iter().map(|position| self.ids.at(position as usize)).collect();
+        Ok(Above { starts, ids, scores })
     }
 
     /// Refuses queries whose products with codewords are beyond f32: an infinity less another is no score.
@@ -367,45 +259,6 @@ impl Index {
             Some(measure) => Adjust::Exact { edges, exact, measure },
             None => Adjust::Bias { edges, exact: exact.unwrap_or_default() },
         }
-    }
-
-    /// As [`scan`](Self::scan), through lists.
-    fn scan_lists(
-        &self,
-        lists: &Lists<'_>,
-        queries: ArrayView2<'_, f32>,
-        k: usize,
-        monitor: &dyn Monitor,
-        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let total = queries.nrows() as u64;
-        let batch = lists.batch(BATCH);
-        for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
-            let (first, n) = (i * batch, queries.nrows());
-            let within = |done: u64, of: u64| {
-                let done = u128::from(done) * n as u128 / u128::from(of.max(1));
-                monitor.report(first as u64 + done as u64, total).is_ok()
-            };
-            let own = lists.each(first);
-            let follows = self.side.follows_from_codes() && queries.ncols() == self.model.codebooks.dim();
-            let (exact, inputs) = match follows {
-                true => {
-                    let metric = self.settings.metric;
-                    let (exact, inputs) = Exact::new(&self.frame, &self.model, metric, queries, first)?;
-                    (Some(exact), CowArray::from(inputs))
-                }
-                false => (None, CowArray::from(queries)),
-            };
-            let tables = &self.frame.tables.tables(inputs.view(), lists.isa)?;
-            if !follows {
-                self.check_products(queries, tables, first)?;
-            }
-            let measure = exact.as_ref().map(|exact| exact as &dyn Measure);
-            let (segments, probes) = lists.probes(inputs.view(), first, k, measure)?;
-            let of = (Probes::Each(&probes), own);
-            each(first, Scan { segments, of, tables, isa: lists.isa, monitor: &within })?;
-        }
-        Ok(())
     }
 
     /// Puts ids in the place of positions; −1 stays.

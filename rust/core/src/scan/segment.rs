@@ -24,6 +24,8 @@ pub struct Segment<'a> {
     pub positions: Option<&'a [u32]>,
     /// The list that a [`Measure`](super::Measure) is told of.
     pub list: u32,
+    /// What [`positions`](Self::positions) are raised by.
+    pub before: u64,
 }
 
 impl<'a> Segment<'a> {
@@ -31,13 +33,13 @@ impl<'a> Segment<'a> {
     #[must_use]
     pub fn new(codes: PackedView<'a>) -> Self {
         let within = (0, codes.len());
-        Self { codes, adjust: Adjust::None, allowed: None, first: 0, within, positions: None, list: 0 }
+        Self { codes, adjust: Adjust::None, allowed: None, first: 0, within, positions: None, list: 0, before: 0 }
     }
 
     /// The position of the vector at place `at` of the codes.
     #[inline]
     pub(super) fn position(&self, at: usize) -> u64 {
-        self.positions.map_or(self.first + at as u64, |positions| positions[at].into())
+        self.positions.map_or(self.first + at as u64, |positions| self.before + u64::from(positions[at]))
     }
 
     /// Which lanes of a block hold its own vectors that may be found.

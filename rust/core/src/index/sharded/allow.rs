@@ -1,0 +1,100 @@
+//! Which vectors of shards a search may find: as those of [`Index`](crate::Index).
+
+use super::{Shard, Shards};
+use crate::codes::packed::BLOCK;
+use crate::error::{Result, invalid};
+use crate::index::filter::{self, Allowed};
+use crate::monitor::Monitor;
+use crate::scan::Sets;
+use ndarray::ArrayView2;
+use std::ops::RangeInclusive;
+
+impl Shards {
+    /// The vectors with these ids. Ids that are not in the index allow nothing.
+    ///
+    /// # Errors
+    /// A cancelling monitor.
+    pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
+        let among = filter::Among::new(ids, self.len());
+        self.allow(|id| among.contains(id), monitor)
+    }
+
+    /// The vectors with the ids of a range: its first, and every `step`-th that follows up to its last.
+    ///
+    /// # Errors
+    /// `step` is 0, or a cancelling monitor.
+    pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
+        let (first, last) = ids.into_inner();
+        if step == 0 {
+            return Err(invalid!("the step of the range is 0: want at least 1"));
+        }
+        let is_in =
+            |id: i64| (first..=last).contains(&id) && (step == 1 || id.abs_diff(first).is_multiple_of(step));
+        self.allow(is_in, monitor)
+    }
+
+    /// The vectors with the ids that `allows` accepts.
+    fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
+        let bits = |shard: &Shard| Ok(shard.index.allow(|id| allows(id + shard.offset), monitor)?.bits);
+        let bits = self.shards.iter().map(bits).collect::<Result<Vec<_>>>()?;
+        let bits = Some(bits.into_iter().flatten().flatten().collect());
+        Ok(Allowed { bits, ..Allowed::default() })
+    }
+
+    /// The vectors where `mask`, which has an entry for each that is not removed, is true.
+    ///
+    /// # Errors
+    /// The mask has another length, or a cancelling monitor.
+    pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
+        if mask.len() != self.len() {
+            let (have, n) = (mask.len(), self.len());
+            return Err(invalid!("filter has {have} entries, the index holds {n} vectors"));
+        }
+        let bits = Some(self.marked(mask.iter().copied(), monitor)?);
+        Ok(Allowed { bits, ..Allowed::default() })
+    }
+
+    /// Of each query, the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in the index
+    /// allow nothing.
+    ///
+    /// # Errors
+    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
+        let found = self.find(ids, monitor)?;
+        let slots: Vec<Option<usize>> =
+            found.into_iter().map(|position| usize::try_from(self.slot(position)).ok()).collect();
+        filter::each_of(starts, &slots, self.n_words())
+    }
+
+    /// Of each query, the vectors where its row of `mask`, which has a column for each that is not removed, is true.
+    ///
+    /// # Errors
+    /// The mask has another number of columns, or a cancelling monitor.
+    pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
+        if mask.ncols() != self.len() {
+            let columns = mask.ncols();
+            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
+        }
+        let words = mask.outer_iter().map(|row| self.marked(row.iter().copied(), monitor));
+        let words = words.collect::<Result<Vec<_>>>()?.concat();
+        let marked = Sets::Marked { words, n_words: self.n_words() };
+        Ok(Allowed { only: Some(marked), ..Allowed::default() })
+    }
+
+    fn n_words(&self) -> usize {
+        self.slots[self.shards.len()] / BLOCK
+    }
+
+    /// Bits by slot, of an entry for each vector that is not removed.
+    fn marked(&self, mut mask: impl Iterator<Item = bool>, monitor: &dyn Monitor) -> Result<Vec<u64>> {
+        let mut words = vec![0; self.n_words()];
+        for (shard, &first) in self.shards.iter().zip(&self.slots) {
+            monitor.report(0, self.n_words() as u64)?;
+            for position in (0..shard.index.len()).filter(|&position| shard.is_live(position)) {
+                let slot = first + position;
+                words[slot / BLOCK] |= u64::from(mask.next().unwrap_or(false)) << (slot % BLOCK);
+            }
+        }
+        Ok(words)
+    }
+}

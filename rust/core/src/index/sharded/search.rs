@@ -1,0 +1,218 @@
+//! Searching shards: as an [`Index`](crate::Index) is searched.
+
+use super::Shards;
+use crate::error::{Result, invalid};
+use crate::index::candidates::Candidates;
+use crate::index::filter::Allowed;
+use crate::index::measure::Exact;
+use crate::index::search::{Above, BATCH, Scored, check_finite};
+use crate::index::whole::{Part, Whole};
+use crate::index::{Reach, Within};
+use crate::isa::Isa;
+use crate::monitor::Monitor;
+use crate::scan::Hits;
+use ndarray::{Array2, ArrayView2, Axis, s};
+use std::borrow::Cow;
+
+impl Shards {
+    fn parts(&self) -> Vec<Part<'_>> {
+        self.shards.iter().zip(&self.slots).map(|(shard, &first)| Part { index: &shard.index, first }).collect()
+    }
+
+    fn whole<'a>(&'a self, parts: &'a [Part<'a>], within: Within<'a>) -> Whole<'a> {
+        let mut whole = Whole::new(parts, within);
+        whole.bits = match (whole.bits, &self.live) {
+            (bits, None) => bits,
+            (None, Some(live)) => Some(Cow::from(live)),
+            (Some(bits), Some(live)) => Some(bits.iter().zip(live).map(|(bits, live)| bits & live).collect()),
+        };
+        whole
+    }
+
+    fn in_positions(&self, mut hits: Hits) -> Hits {
+        hits.positions.mapv_inplace(|slot| self.position(slot));
+        hits
+    }
+
+    /// The `k` best vectors for each query (nq, d): scores and positions. Where `ends` are given, each query goes through
+    /// so many lists, though these may hold fewer than k vectors.
+    ///
+    /// # Errors
+    /// Those of [`Index::search`](crate::Index::search).
+    pub fn search_positions(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        (within, ends): (Within<'_>, Option<&[usize]>),
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        if ends.is_some_and(|ends| ends.len() != queries.nrows()) {
+            return Err(invalid!("ends: want a number of lists for each of {} queries", queries.nrows()));
+        }
+        let parts = self.parts();
+        let whole = Whole { ends, ..self.whole(&parts, within) };
+        Ok(self.in_positions(whole.search(queries, k, monitor)?))
+    }
+
+    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions.
+    ///
+    /// # Errors
+    /// Those of [`Index::search`](crate::Index::search).
+    pub fn search(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut hits = self.search_positions(queries, k, (within, None), monitor)?;
+        hits.positions.mapv_inplace(|position| self.id(position));
+        Ok(hits)
+    }
+
+    /// All vectors that score at least `floors`, a number for each query, with positions in the place of ids.
+    ///
+    /// # Errors
+    /// Those of [`Index::search_above`](crate::Index::search_above).
+    pub fn search_above(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        floors: &[f32],
+        allowed: Option<&Allowed>,
+        monitor: &dyn Monitor,
+    ) -> Result<Above> {
+        let parts = self.parts();
+        let whole = self.whole(&parts, Within { allowed, reach: Reach::All });
+        let (starts, slots, scores) = whole.above(queries, floors, monitor)?;
+        let ids = slots.into_iter().map(|slot| self.position(slot as i64)).collect();
+        Ok(Above { starts, ids, scores })
+    }
+
+    /// The `n` best by code for each query, for exact scores by [`Candidates::rerank`]; and where each of the candidates'
+    /// ids is.
+    ///
+    /// # Errors
+    /// Those of [`Index::search`](crate::Index::search).
+    pub fn candidates(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        n: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Candidates, Vec<i64>)> {
+        let hits = self.search_positions(queries, n.min(self.n_all()), (within, None), monitor)?;
+        Ok(self.named(hits.positions))
+    }
+
+    /// Those of [`candidates`](Self::candidates), and as many by their bounds, so that results can be
+    /// [proven](Candidates::certified).
+    ///
+    /// # Errors
+    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    pub fn certifiable_candidates(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        n: usize,
+        allowed: Option<&Allowed>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Candidates, Vec<i64>)> {
+        let n = n.min(self.n_all());
+        let by_bound = self.search_bounds(queries, n + 1, allowed, monitor)?;
+        let within = Within { allowed, reach: Reach::All };
+        let by_score = self.search_positions(queries, n, (within, None), monitor)?;
+        self.certifiable(queries, by_score.positions.view(), &by_bound)
+    }
+
+    /// The `k` best by what their exact scores are at most, divided by ‖q‖: bounds and positions.
+    ///
+    /// # Errors
+    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    pub fn search_bounds(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        allowed: Option<&Allowed>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let parts = self.parts();
+        let whole = self.whole(&parts, Within { allowed, reach: Reach::All });
+        Ok(self.in_positions(whole.search_bounds(queries, k, monitor)?))
+    }
+
+    /// As [`certifiable_candidates`](Self::certifiable_candidates), of what was found elsewhere: positions (nq, c) of the
+    /// best by score, and the c + 1 best of [`search_bounds`](Self::search_bounds).
+    ///
+    /// # Errors
+    /// Other numbers of queries or candidates.
+    pub fn certifiable(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        by_score: ArrayView2<'_, i64>,
+        by_bound: &Hits,
+    ) -> Result<(Candidates, Vec<i64>)> {
+        let (n, shape) = (queries.nrows(), (queries.nrows(), by_score.ncols() + 1));
+        if by_score.nrows() != n || by_bound.positions.dim() != shape || by_bound.scores.dim() != shape {
+            return Err(invalid!("want c candidates by score and c + 1 by bound, of {n} queries"));
+        }
+        let parts = self.parts();
+        let (positions, bounds) =
+            self.whole(&parts, Reach::All.into()).bounded(queries, by_score, by_bound);
+        Ok(self.named_with(positions, Some(bounds)))
+    }
+
+    /// Candidates that were found elsewhere, by their positions, (nq, n) and −1 for none; and where each of the
+    /// candidates' ids is.
+    #[must_use]
+    pub fn named(&self, positions: Array2<i64>) -> (Candidates, Vec<i64>) {
+        self.named_with(positions, None)
+    }
+
+    fn named_with(
+        &self,
+        positions: Array2<i64>,
+        bounds: Option<Vec<Option<f32>>>,
+    ) -> (Candidates, Vec<i64>) {
+        Candidates::named(positions, bounds, self.one().settings.metric, |position| self.id(position))
+    }
+
+    /// Number of vectors, removed ones too.
+    fn n_all(&self) -> usize {
+        self.starts[self.shards.len()]
+    }
+
+    /// How many vectors each query may find in the list that is best for it, in the second, and so on: (nq, n_lists).
+    ///
+    /// # Errors
+    /// Those of [`Index::search`](crate::Index::search), or there are no lists.
+    pub fn list_counts(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        allowed: Option<&Allowed>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<u32>> {
+        let one = self.one();
+        let Some(centroids) = &one.model.centroids else {
+            return Err(invalid!("the shards have no lists"));
+        };
+        let parts = self.parts();
+        let whole = self.whole(&parts, Within { allowed, reach: Reach::All });
+        let lists = whole.lists(Scored::Approximation, Isa::current()?);
+        let queries = queries.as_standard_layout();
+        check_finite(&queries)?;
+        let mut counts = Array2::zeros((queries.nrows(), centroids.n_lists()));
+        let batch = lists.batch(BATCH);
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
+            let first = i * batch;
+            monitor.report(first as u64, counts.nrows() as u64)?;
+            let own = if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
+                let (_, inputs) =
+                    Exact::new(&one.frame, &one.model, one.settings.metric, queries, first)?;
+                lists.counts(inputs.view(), first)?
+            } else {
+                lists.counts(queries, first)?
+            };
+            counts.slice_mut(s![first..first + own.nrows(), ..]).assign(&own);
+        }
+        Ok(counts)
+    }
+}

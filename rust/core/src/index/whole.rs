@@ -1,0 +1,260 @@
+//! What a search goes through: an index, or several of one model as if they were one.
+//!
+//! All parts share the tables, the choice of lists, the floor and the top-k of a query. So the results are those of one
+//! index that holds the vectors of all parts in their order, to the last bit, of equal scores the earlier vector first.
+
+use super::filter::Allowed;
+use super::measure::{self, Exact};
+use super::probing::{Lists, Reach, Within};
+use super::search::{BATCH, Scored, beyond, check_finite};
+use super::{Index, Partition};
+use crate::codes::packed::BLOCK;
+use crate::error::{Result, invalid};
+use crate::isa::Isa;
+use crate::monitor::Monitor;
+use crate::scan::tables::Tables;
+use crate::scan::topk::Key;
+use crate::scan::{self, Each, Hits, Measure, Probes, Segment};
+use crate::vectors::metric::Metric;
+use ndarray::{ArrayView2, Axis, CowArray, s};
+use std::borrow::Cow;
+
+/// An index that is searched together with others.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) index: &'a Index,
+    /// The position of its first vector among those of all parts: a multiple of 64, so that words of bits are of one part.
+    pub(super) first: usize,
+}
+
+impl<'a> Part<'a> {
+    /// Of an index with lists.
+    pub(super) fn partition(&self) -> &'a Partition {
+        self.index.partition.as_ref().expect("an index with lists")
+    }
+
+    /// Which words of bits for all positions are its own.
+    pub(super) fn words(&self) -> std::ops::Range<usize> {
+        let first = self.first / BLOCK;
+        first..first + self.index.len().div_ceil(BLOCK)
+    }
+}
+
+/// Parts in the order of their positions, at least one, and what of them a search may find.
+pub(super) struct Whole<'a> {
+    pub(super) parts: &'a [Part<'a>],
+    /// What all queries may find, a bit for each position.
+    pub(super) bits: Option<Cow<'a, [u64]>>,
+    /// What each of them may find beside that.
+    pub(super) allowed: Option<&'a Allowed>,
+    pub(super) reach: Reach,
+    /// Of each query how many lists it goes through, no matter how many vectors these hold; in the place of `reach`.
+    pub(super) ends: Option<&'a [usize]>,
+}
+
+/// What a batch of queries scans.
+struct Scan<'a> {
+    segments: Vec<Segment<'a>>,
+    of: (Probes<'a>, Each<'a>),
+    tables: &'a Tables,
+    isa: Isa,
+    monitor: &'a dyn Monitor,
+}
+
+impl<'a> Whole<'a> {
+    pub(super) fn new(parts: &'a [Part<'a>], Within { allowed, reach }: Within<'a>) -> Self {
+        Self { parts, bits: allowed.and_then(Allowed::bits).map(Cow::from), allowed, reach, ends: None }
+    }
+
+    /// The part that says what all share.
+    pub(super) fn one(&self) -> &'a Index {
+        self.parts[0].index
+    }
+
+    /// Number of vectors.
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.index.len()).sum()
+    }
+
+    /// The best by score, all of which must be finite.
+    pub(super) fn search(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let hits = self.scan(queries, k, Scored::Approximation, monitor)?;
+        let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
+        let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
+        let row =
+            rows.into_iter().position(|(positions, scores)| positions.iter().zip(scores).any(is_beyond));
+        match row {
+            Some(row) if self.one().settings.metric == Metric::Euclidean => Err(measure::beyond(row)),
+            Some(row) => Err(beyond(row)),
+            None => Ok(hits),
+        }
+    }
+
+    /// The `k` best by what is `scored`, [`BATCH`] queries at a time.
+    pub(super) fn scan(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        scored: Scored,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        let mut hits = Hits::none(queries.nrows(), k, self.len())?;
+        let each = |first: usize, scan: Scan<'_>| {
+            let part = scan::search_each(&scan.segments, scan.of, scan.tables, k, scan.isa, scan.monitor)?;
+            let rows = s![first..first + part.positions.nrows(), ..];
+            hits.scores.slice_mut(rows).assign(&part.scores);
+            hits.positions.slice_mut(rows).assign(&part.positions);
+            Ok(())
+        };
+        self.scan_batches(queries, k, scored, monitor, each)?;
+        Ok(hits)
+    }
+
+    /// All that score at least `floors`, a number for each query: where the results of each query begin, and their
+    /// positions and scores, best first.
+    pub(super) fn above(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        floors: &[f32],
+        monitor: &dyn Monitor,
+    ) -> Result<(Vec<usize>, Vec<u64>, Vec<f32>)> {
+        if floors.len() != queries.nrows() || floors.iter().any(|floor| !floor.is_finite()) {
+            let (have, want) = (floors.len(), queries.nrows());
+            return Err(invalid!("score has {have} entries: want {want} finite ones, one for each query"));
+        }
+        let (mut starts, mut positions, mut scores) = (vec![0], Vec::new(), Vec::new());
+        let each = |first: usize, scan: Scan<'_>| {
+            let floors = &floors[first..first + scan.tables.n_queries()];
+            let found = scan::above(&scan.segments, scan.of, scan.tables, floors, scan.isa, scan.monitor)?;
+            let count = positions.len() + found.iter().map(Vec::len).sum::<usize>();
+            if count > scan::topk::MOST {
+                return Err(invalid!(
+                    "score lets through more than {} results: want a higher one",
+                    scan::topk::MOST
+                ));
+            }
+            let is_beyond = |found: &Vec<Key>| found.iter().any(|key| !key.score().is_finite());
+            if let Some(row) = found.iter().position(is_beyond) {
+                return Err(beyond(first + row));
+            }
+            for found in found {
+                positions.extend(found.iter().map(|key| key.position()));
+                scores.extend(found.iter().map(|key| key.score()));
+                starts.push(positions.len());
+            }
+            Ok(())
+        };
+        self.scan_batches(queries, usize::MAX, Scored::Approximation, monitor, each)?;
+        Ok((starts, positions, scores))
+    }
+
+    /// Makes the tables of [`BATCH`] queries at a time, and has `each` scan for them; it is told the first of them.
+    fn scan_batches(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        scored: Scored,
+        monitor: &dyn Monitor,
+        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let isa = Isa::current()?;
+        let queries = queries.as_standard_layout();
+        check_finite(&queries)?;
+        let n_words = self.parts.last().map_or(0, |part| part.words().end);
+        if let Some(bits) = &self.bits
+            && bits.len() != n_words
+        {
+            let (words, n) = (bits.len(), self.len());
+            return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
+        }
+        let (one, n) = (self.one(), self.len());
+        if one.partition.is_some() {
+            let lists = self.lists(scored, isa);
+            return self.scan_lists(&lists, queries.view(), k, monitor, each);
+        }
+        let metric = one.settings.metric;
+        let total = (queries.nrows() * n) as u64;
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
+            let first = i * BATCH;
+            let before = (first * n) as u64;
+            let within = |done, _| monitor.report(before + done, total).is_ok();
+            let of = (Probes::All, self.allowed.map_or_else(Each::default, |allowed| allowed.each(first)));
+            if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
+                let (exact, inputs) = Exact::new(&one.frame, &one.model, metric, queries, first)?;
+                let tables = &one.frame.tables.tables(inputs.view(), isa)?;
+                let segments = self.segments(scored, Some(&exact));
+                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
+            } else {
+                let tables = &one.frame.tables.tables(queries, isa)?;
+                one.check_products(queries, tables, first)?;
+                let segments = self.segments(scored, None);
+                each(first, Scan { segments, of, tables, isa, monitor: &within })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All vectors, in segments that share levels.
+    fn segments<'b>(&'b self, scored: Scored, measure: Option<&'b dyn Measure>) -> Vec<Segment<'b>> {
+        let of = |part: &'b Part<'a>| {
+            let allowed = self.bits.as_deref().map(|bits| &bits[part.words()]);
+            let segments = part.index.segments(allowed, scored, measure).into_iter();
+            segments.map(|segment| Segment { first: segment.first + part.first as u64, ..segment })
+        };
+        self.parts.iter().flat_map(of).collect()
+    }
+
+    /// Of parts with lists.
+    pub(super) fn lists(&self, scored: Scored, isa: Isa) -> Lists<'_> {
+        let centroids = self.one().model.centroids.as_ref().expect("a model with lists");
+        let all = Allowed::default();
+        let allowed = self.allowed.unwrap_or(&all);
+        let allowed = allowed.by_place(self.bits.as_deref(), self.parts);
+        Lists { parts: self.parts, centroids, allowed, reach: self.reach, ends: self.ends, scored, isa }
+    }
+
+    /// As [`scan_batches`](Self::scan_batches), through lists.
+    fn scan_lists(
+        &self,
+        lists: &Lists<'_>,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        monitor: &dyn Monitor,
+        mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let total = queries.nrows() as u64;
+        let batch = lists.batch(BATCH);
+        let one = self.one();
+        for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
+            let (first, n) = (i * batch, queries.nrows());
+            let within = |done: u64, of: u64| {
+                let done = u128::from(done) * n as u128 / u128::from(of.max(1));
+                monitor.report(first as u64 + done as u64, total).is_ok()
+            };
+            let own = lists.each(first);
+            let follows = one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim();
+            let (exact, inputs) = match follows {
+                true => {
+                    let metric = one.settings.metric;
+                    let (exact, inputs) = Exact::new(&one.frame, &one.model, metric, queries, first)?;
+                    (Some(exact), CowArray::from(inputs))
+                }
+                false => (None, CowArray::from(queries)),
+            };
+            let tables = &one.frame.tables.tables(inputs.view(), lists.isa)?;
+            if !follows {
+                one.check_products(queries, tables, first)?;
+            }
+            let measure = exact.as_ref().map(|exact| exact as &dyn Measure);
+            let (segments, probes) = lists.probes(inputs.view(), first, k, measure)?;
+            let of = (Probes::Each(&probes), own);
+            each(first, Scan { segments, of, tables, isa: lists.isa, monitor: &within })?;
+        }
+        Ok(())
+    }
+}
