@@ -141,3 +141,37 @@ def test_encoding_is_lazy_and_the_same(client):
         model.encode(da.from_array(wrong, chunks=(3000, 12))).compute()
     with pytest.raises(ValueError, match="9 dimensions, the model has 12"):
         model.encode(X[:, :9])
+
+
+@pytest.mark.parametrize("ends", PARTITIONS[1:])
+@pytest.mark.parametrize(
+    ("parameters", "given"),
+    [
+        ({"loss": "reconstruction", "metric": "l2"}, {}),
+        ({"loss": cc.InnerProduct(2.0, 1.0)}, WEIGHTS),
+        ({"loss": cc.InnerProduct(2.0, 0.0), "metric": "cosine"}, {}),
+        ({"loss": cc.InnerProduct(2.0, 1.0, metric=0.5, demand=0.5), "max_train": 2000}, QUERIES),
+    ],
+    ids=["l2", "weights", "cosine", "sample"],
+)
+def test_lists_of_blocks_are_those_of_the_whole(parameters, given, ends):
+    model = cc.CompositionalCodes(**SMALL | {"anneal": 0, "max_iter": 1, "n_lists": 20} | parameters)
+    local = model.fit(FLOATS, **given)
+    codebooks, objectives = local.codebooks_, [entry["objective"] for entry in local.history_]
+    lists, state = local.assign(FLOATS), local._lists.__reduce__()[1]
+    model.fit(blocks(FLOATS, *ends), **given)
+    np.testing.assert_array_equal(model.assign(FLOATS), lists)
+    for found, want in zip(model._lists.__reduce__()[1], state, strict=True):  # centroids, shares, reach: to the bit
+        np.testing.assert_array_equal(found, want)
+    np.testing.assert_allclose([entry["objective"] for entry in model.history_], objectives, rtol=2e-3)
+    np.testing.assert_allclose(model.codebooks_, codebooks, atol=1e-3)
+
+
+def test_lists_are_trained_on_a_cluster(client):
+    model = cc.CompositionalCodes(**SMALL | {"max_train": 3000}, loss="reconstruction", list_size=300)
+    want = model.fit(BYTES).codebooks_
+    centroids = model.centroids_
+    model.fit(da.from_array(BYTES, chunks=((3000, 1, 0, 2000, 2999), (5, 7))))
+    np.testing.assert_array_equal(model.centroids_, centroids)
+    np.testing.assert_allclose(model.codebooks_, want, atol=0.5)  # of residuals, whose sums are rounded
+    assert len(centroids) == 27 and model.history_[-1]["vectors"] == 3000

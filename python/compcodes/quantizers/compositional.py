@@ -403,15 +403,12 @@ class CompositionalCodes(Quantizer):
             loss = tune(tuner, loss, queries)
         shards, made = plain.with_weights(weights), None
         if self.n_lists is not None or self.list_size is not None:
-            if not isinstance(shards, Local):
-                name = "n_lists" if self.list_size is None else "list_size"
-                raise ArgumentValueError(
-                    name, "asks for lists, which are trained on vectors of this machine: fit a sample"
-                )
+            divided = training_lists.Whole(shards) if isinstance(shards, Local) else cast(training_lists.Divided, shards)
             count, eta = self._count_lists(shards.shape[0]), getattr(loss, "eta", None) or 1.0
             report = staged(progress, "lists")
-            made, places = training_lists.train_lists(shards, count, eta, self.metric, queries, seed, report)
-            shards = training_lists.based(shards, made, places)
+            made, shards = training_lists.train_lists(
+                divided, count, eta, self.metric, queries, seed, self.n_jobs, report
+            )
         trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
         if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
             loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero

@@ -20,7 +20,7 @@ from compcodes.cluster import same_version, share_of_threads
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Doubles, Floats, Local, Sums, Worst
+from compcodes.training.shards import Base, Doubles, Floats, Local, Sums, Worst
 from compcodes.training.unit import unit_rows
 
 __all__ = ["Held", "hold"]
@@ -48,6 +48,8 @@ class Held:
     unit: bool = False
     """Whether rows count as scaled to length 1."""
     n_jobs: int | None = None
+    base: Base | None = None
+    """Of vectors in lists: the centroids, and the list of each row as int32."""
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
@@ -59,7 +61,8 @@ class Held:
         for block in self.blocks:
             rows = slice(first, first + len(block))
             weights = None if self.weights is None else self.weights[rows]
-            yield rows, Local(unit_rows(block) if self.unit else block, weights, n_jobs)
+            base = None if self.base is None else replace(self.base, places=self.base.places[rows].astype(np.int64))
+            yield rows, Local(unit_rows(block) if self.unit else block, weights, n_jobs, base)
             first += len(block)
 
 
@@ -119,6 +122,34 @@ def joined(*helds: Held) -> Held:
     return replace(helds[0], blocks=blocks, dim=max(held.dim for held in helds), weights=weights)
 
 
+def norm_sums(held: Held) -> Doubles:
+    """Return Σ ‖x‖ and Σ ‖x‖²."""
+    lengths = norms(held, None)
+    return np.array([lengths.sum(), (lengths * lengths).sum()])
+
+
+def assign(held: Held, centroids: Floats, eta: float) -> NDArray[np.int32]:
+    """Return the list of each row."""
+    made = _core.Lists(centroids, eta)
+    found = [made.assign(local.X, local.n_jobs)[0].astype(np.int32) for _, local in held.parts()]
+    return np.concatenate(found) if found else np.zeros(0, np.int32)
+
+
+def list_sizes(places: NDArray[np.int32], n_lists: int) -> NDArray[np.int64]:
+    """Count the rows of each list."""
+    return np.bincount(places, minlength=n_lists)
+
+
+def places_at(places: NDArray[np.int32], rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the lists of some rows."""
+    return places[rows]
+
+
+def placed(held: Held, centroids: Floats, eta: float, *places: NDArray[np.int32]) -> Held:
+    """Return the same with the list of each row; what centroids leave is trained on then."""
+    return replace(held, base=Base(centroids, np.concatenate(places), eta))
+
+
 def size(held: Held) -> tuple[int, int]:
     """Return n and d."""
     return len(held), held.dim
@@ -175,7 +206,7 @@ def sample(held: Held, rows: NDArray[np.int64]) -> Floats:
 def take(held: Held, rows: NDArray[np.int64], weights: Doubles | None) -> Held:
     """Return some rows, which ascend, as they are stored, with weights of their own."""
     taken = [np.asarray(block[own]) for own, block in _blocks_among(held, rows)]
-    return replace(held, blocks=_together(taken), weights=weights)
+    return replace(held, blocks=_together(taken), weights=weights, base=held.base and held.base.of(rows))
 
 
 def _blocks_among(held: Held, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
@@ -223,7 +254,7 @@ def encode(held: Held, coder: Pass) -> Bytes:
     encoder = None
     for rows, local in held.parts():
         encoder = encoder or coder.build(local.n_jobs)
-        codes[rows] = encoder.encode(local.X, local.n_jobs)
+        codes[rows] = encoder.encode(local.target, local.n_jobs)
     return codes
 
 
@@ -240,7 +271,7 @@ def improve(held: Held, coder: Pass, codes: Kept) -> Improved:
     kept, total, encoder = codes_of(codes).copy(), 0.0, None
     for rows, local in held.parts():
         encoder = encoder or coder.build(local.n_jobs)
-        kept[rows], _, errors = encoder.improve(local.X, kept[rows], local.n_jobs)
+        kept[rows], _, errors = encoder.improve(local.target, kept[rows], local.n_jobs)
         total += local.total(errors)
     return kept, total
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from compcodes import _core
 from compcodes.training.shards import Base, Doubles, Floats, Local, Report
 
-__all__ = ["ListSizes", "based", "left", "train_lists"]
+__all__ = ["Divided", "ListSizes", "Whole", "based", "left", "train_lists"]
 
 PER_LIST = 128
 """Vectors for each list that centroids are trained on."""
@@ -79,24 +79,103 @@ class _Run:
         return report and (lambda part, of: report(done * of + part, steps * of))
 
 
+class Divided(Protocol):
+    """Vectors, as lists are trained on them: `Local`, or those that a cluster holds."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+
+    def sample(self, rows: NDArray[np.int64]) -> Floats:
+        """Copy rows by position."""
+
+    def here(self, count: int, seed: int, n_jobs: int | None) -> Local:
+        """Bring at most `count` rows, drawn by weight, to this process."""
+
+    def norm_moments(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the lengths."""
+
+    def assigned(self, made: _core.Lists, report: Report | None) -> Any:
+        """Find the list of each row."""
+
+    def list_sizes(self, listed: Any) -> NDArray[np.int64]:
+        """Count the rows of each list."""
+
+    def lists_at(self, listed: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lists of some rows, which ascend."""
+
+    def based(self, listed: Any) -> Any:
+        """Return the same vectors, of which the centroids of their lists are given."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Vectors of this process."""
+
+    shards: Local
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+        return self.shards.shape
+
+    def sample(self, rows: NDArray[np.int64]) -> Floats:
+        """Copy rows by position."""
+        return self.shards.sample(rows)
+
+    def here(self, count: int, seed: int, n_jobs: int | None) -> Local:
+        """Return at most `count` rows, drawn by weight."""
+        return replace(self.shards, base=None).sampled(count, seed)
+
+    def norm_moments(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the lengths."""
+        norms = _core.norms(self.shards.X, None, self.shards.n_jobs)
+        return float(norms.mean()), float(norms.std())
+
+    def assigned(self, made: _core.Lists, report: Report | None) -> Any:
+        """Find the list of each row."""
+        return made, made.assign(self.shards.X, self.shards.n_jobs, report)[0]
+
+    def list_sizes(self, listed: Any) -> NDArray[np.int64]:
+        """Count the rows of each list."""
+        made, lists = listed
+        return np.bincount(lists, minlength=len(made))
+
+    def lists_at(self, listed: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lists of some rows."""
+        found: NDArray[np.int64] = listed[1][rows]
+        return found
+
+    def based(self, listed: Any) -> Local:
+        """Return the same vectors, of which the centroids of their lists are given."""
+        return based(self.shards, *listed)
+
+
 def train_lists(
-    shards: Local, n_lists: int, eta: float, metric: str, queries: Floats | None, seed: int, report: Report | None
-) -> tuple[_core.Lists, NDArray[np.int64]]:
-    """Return the lists for weighted vectors, and the list of each.
+    shards: Divided,
+    n_lists: int,
+    eta: float,
+    metric: str,
+    queries: Floats | None,
+    seed: int,
+    n_jobs: int | None,
+    report: Report | None,
+) -> tuple[_core.Lists, Any]:
+    """Return the lists for weighted vectors, and the same vectors, of which the centroids of their lists are given.
 
     `eta` is that of the loss; `queries` (nq, d) are what the number of lists to search is measured with, rows of the
     data if there are none.
     """
-    run = _Run(shards, seed, metric, report)
-    norms = _core.norms(shards.X, None, shards.n_jobs)
-    varied = norms.std() > UNEQUAL * norms.mean()
-    eta = min(eta, ETA) if varied and metric == "ip" else 1.0
-    sample = replace(shards, base=None).sampled(PER_LIST * n_lists, seed)
-    weights = _core.weights_by_norm(norms, 1.0) if varied and metric == "ip" and sample is shards else sample.weights
-    centroids = _balanced(replace(run, shards=replace(sample, weights=weights)), n_lists, eta)
-    made = _core.Lists(centroids, eta)
-    lists = made.assign(shards.X, shards.n_jobs, run.step(ITERATIONS + ROUNDS))[0]
-    return _measured(run, made, lists, queries), lists
+    mean, deviation = shards.norm_moments()
+    varied = deviation > UNEQUAL * mean and metric == "ip"
+    eta = min(eta, ETA) if varied else 1.0
+    sample = shards.here(PER_LIST * n_lists, seed, n_jobs)
+    if varied and sample.shape == shards.shape:
+        sample = sample.with_weights(_core.weights_by_norm(_core.norms(sample.X, None, n_jobs), 1.0))
+    run = _Run(sample, seed, metric, report)
+    made = _core.Lists(_balanced(run, n_lists, eta), eta)
+    listed = shards.assigned(made, run.step(ITERATIONS + ROUNDS))
+    return _measured(run, shards, listed, made, queries), shards.based(listed)
 
 
 def _balanced(run: _Run, n_lists: int, eta: float) -> Floats:
@@ -151,13 +230,13 @@ def _split(
     centroids[few[:count]] = (vectors + centroids[wanted[:count]]) / 2
 
 
-def _measured(run: _Run, made: _core.Lists, lists: NDArray[np.int64], queries: Floats | None) -> _core.Lists:
+def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, queries: Floats | None) -> _core.Lists:
     """Return the lists with what tells how many of them a query needs."""
-    shards, rng, n_lists = run.shards, np.random.default_rng(run.seed), len(made)
+    rng, n_lists = np.random.default_rng(run.seed), len(made)
     n = shards.shape[0]
-    shares = (np.bincount(lists, minlength=n_lists) / n).astype(np.float32)
+    shares = (shards.list_sizes(listed) / n).astype(np.float32)
     rows = np.sort(rng.choice(n, min(n, BASE), replace=False))
-    base, of = shards.sample(rows), lists[rows]
+    base, of = shards.sample(rows), shards.lists_at(listed, rows)
     asked: NDArray[np.int64] | None = None
     if queries is None or len(queries) == 0:
         asked = np.sort(rng.choice(len(base), min(len(base), QUERIES), replace=False))

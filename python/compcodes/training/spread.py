@@ -21,7 +21,19 @@ from compcodes.training import losses
 from compcodes.training.demand import demand_by, some_of
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Codes, Doubles, Floats, Moments, Part, Report, Sums, Worst, combined, drawn_rows
+from compcodes.training.shards import (
+    Codes,
+    Doubles,
+    Floats,
+    Local,
+    Moments,
+    Part,
+    Report,
+    Sums,
+    Worst,
+    combined,
+    drawn_rows,
+)
 
 __all__ = ["Engine", "Here", "Spread"]
 
@@ -95,6 +107,15 @@ class _Later:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """The centroids of vectors in lists, and what stands for the lists of the rows until they are kept with them."""
+
+    centroids: Floats
+    places: tuple[Any, ...] = ()
+    eta: float = 1.0
+
+
+@dataclass(frozen=True)
 class Spread:
     """Weighted vectors in blocks. Each of `held` stands for a `Held` of so many rows as `sizes` says."""
 
@@ -107,6 +128,8 @@ class Spread:
     """Whether they are in the memory of workers, a task for each."""
     checked: bool = False
     """Whether all are known to be finite."""
+    base: Listed | None = None
+    """Of vectors in lists."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -143,7 +166,9 @@ class Spread:
         if queries is not None and loss.demand:
             asked = some_of(queries, seed)
             wanted = demand_by(lambda k: self._nearest(asked, k), self.shape[0])
-        return self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+        base = None if self.base is None else replace(self.base, eta=objective.eta)
+        weighted = self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
+        return replace(weighted, base=base)
 
     def _nearest(self, queries: Floats, k: int) -> NDArray[np.int64]:
         shared = self.engine.share(queries)
@@ -158,7 +183,48 @@ class Spread:
         if drawn is None:
             return self._brought()
         rows, weights = drawn
-        return self._taken(rows, None)._brought(weights)
+        taken = self._taken(rows, None)
+        if self.base is not None:
+            own = zip(self.base.places, self._split(rows), strict=True)
+            places = tuple(self.engine.submit(steps.places_at, *pair) for pair in own)
+            taken = replace(taken, base=replace(self.base, places=places))
+        return taken._brought(weights)
+
+    def here(self, count: int, seed: int, n_jobs: int | None) -> Local:
+        """Bring at most `count` rows, drawn by weight, to this process."""
+        drawn = drawn_rows(self.shape[0], self.weights, count, seed)
+        rows, weights = (np.arange(self.shape[0]), self.weights) if drawn is None else drawn
+        return Local(self.sample(rows), weights, n_jobs)
+
+    def norm_moments(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the lengths."""
+        sums = self._gather([self.engine.submit(steps.norm_sums, held) for held in self.held])
+        mean, square = np.sum(sums, axis=0) / self.shape[0]
+        return float(mean), float(np.sqrt(max(0.0, square - mean * mean)))
+
+    def assigned(self, made: _core.Lists, report: Report | None) -> Listed:
+        """Find the list of each row, which stays where the row is."""
+        centroids = made.centroids
+        shared = self.engine.share(centroids)
+        tasks = [self.engine.submit(steps.assign, held, shared, made.eta) for held in self.held]
+        return Listed(centroids, self._watched(tasks, report))
+
+    def list_sizes(self, listed: Listed) -> NDArray[np.int64]:
+        """Count the rows of each list."""
+        n_lists = len(listed.centroids)
+        counts = self._gather([self.engine.submit(steps.list_sizes, own, n_lists) for own in listed.places])
+        return np.asarray(sum(counts))
+
+    def lists_at(self, listed: Listed, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lists of some rows, which ascend."""
+        tasks = [(own, at) for own, at in zip(listed.places, self._split(rows), strict=True) if len(at)]
+        return np.concatenate(self._gather([self.engine.submit(steps.places_at, *task) for task in tasks])).astype(
+            np.int64
+        )
+
+    def based(self, listed: Listed) -> Spread:
+        """Return the same vectors, of which the centroids of their lists are given."""
+        return replace(self, base=listed)
 
     def _brought(self, weights: Doubles | None = None) -> Spread:
         """Return all rows in as many runs as there are workers, each in the memory of one."""
@@ -170,8 +236,18 @@ class Spread:
         bounds.append(len(self.sizes))
         runs = [slice(*pair) for pair in itertools.pairwise(bounds) if pair[0] < pair[1]]
         held = tuple(self.engine.keep(self.held[run], places[i % len(places)]) for i, run in enumerate(runs))
-        sizes = tuple(sum(self.sizes[run]) for run in runs)
-        return replace(self, held=held, sizes=sizes, weights=None, kept=True).with_weights(weights)
+        sizes, base = tuple(sum(self.sizes[run]) for run in runs), self.base
+        if base is not None:
+            held = self._placed(held, [base.places[run] for run in runs])
+            base = replace(base, places=())
+        return replace(self, held=held, sizes=sizes, weights=None, kept=True, base=base).with_weights(weights)
+
+    def _placed(self, held: Sequence[Any], places: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+        """Have rows kept with the lists that they are in."""
+        assert self.base is not None
+        centroids, eta = self.engine.share(self.base.centroids), self.base.eta
+        pairs = zip(held, places, strict=True)
+        return tuple(self.engine.submit(steps.placed, one, centroids, eta, *own) for one, own in pairs)
 
     def moments(self, directions: Floats | None) -> Moments:
         """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
