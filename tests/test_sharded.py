@@ -156,7 +156,7 @@ def test_damage_is_seen(folder):
     for bad, match in [
         ("{", "not a manifest"),
         ("[]", "not a manifest"),
-        (json.dumps(json.loads(text) | {"format_version": 2}), "update compcodes"),
+        (json.dumps(json.loads(text) | {"format_version": 3}), "update compcodes"),
         (text.replace(folder.shards[0].file, "../x"), "outside its folder"),
         (text.replace('"vectors"', '"vector"'), "damaged"),
     ]:

@@ -59,8 +59,9 @@ class Parts:
         parts = [part.equations(own, n_codewords, directions) for part, own in zip(self.parts, codes, strict=True)]
         return sum(A for A, _ in parts), sum(b for _, b in parts)
 
-    def apply(self, codes, n_codewords, P, directions):
-        return sum(part.apply(own, n_codewords, P, directions) for part, own in zip(self.parts, codes, strict=True))
+    def applied(self, codes, n_codewords, P, directions):
+        begun = [part.applied(own, n_codewords, P, directions) for part, own in zip(self.parts, codes, strict=True)]
+        return lambda: sum(rest() for rest in begun)
 
     def uses(self, codes, n_codewords, selection):
         return sum(part.uses(own, n_codewords, selection) for part, own in zip(self.parts, codes, strict=True))

@@ -47,6 +47,14 @@ def work(client, model, folder):
     yield "search", lambda: [index.search(Q, 10, client=client)[1] for _ in range(20)][-1], whole.search(Q, 10)[1]
 
 
+def ready(cluster, client):
+    """Wait for both workers. One that is killed before its nanny has heard that it started is not started again."""
+    client.wait_for_workers(2, timeout=120)
+    running = distributed.Status.running
+    while not all(nanny.process and nanny.process.status == running for nanny in cluster.workers.values()):
+        time.sleep(0.05)
+
+
 def process(client, rng):
     """The number of a worker's process; of one that is really there."""
     while True:
@@ -79,7 +87,7 @@ def main():
             np.testing.assert_array_equal(run(), want)
             took[name] = time.perf_counter() - start
         for count in range(args.count):
-            client.wait_for_workers(2, timeout=120)
+            ready(cluster, client)
             name, run, want = jobs[rng.integers(len(jobs))]
             pid = process(client, rng)
             timer = threading.Timer(rng.random() * took[name], os.kill, (pid, signal.SIGKILL))

@@ -71,8 +71,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     index = ShardedIndex.open(args.index, args.jobs) if is_sharded(args.index) else load_index(args.index, args.jobs)
     if args.scheduler is not None and not isinstance(index, ShardedIndex):
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
-    if args.exclude is not None and isinstance(index, ShardedIndex):
-        raise UsageError("--exclude is for a single index, not for a folder of shards")
     Q = load_queries(args.queries)
     vectors = None if args.rerank is None else load_vectors(args.rerank)
     allowed, excluded = (None if path is None else _names(path, index) for path in (args.filter, args.exclude))
@@ -82,10 +80,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     names |= {"filter": str(args.filter), "exclude": str(args.exclude), "n_probe": "--probe", "recall": "--recall"}
     given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
     with called(names), cluster_of(args.scheduler) as client, Stopwatch() as watch:
-        if isinstance(index, ShardedIndex):
-            scores, ids = index.search(Q, k, client=client, **given)
-        else:
-            scores, ids = index.search(Q, k, exclude=excluded, n_probe=args.probe, recall=args.recall, **given)
+        given |= {"exclude": excluded, "n_probe": args.probe, "recall": args.recall}
+        given |= {"client": client} if isinstance(index, ShardedIndex) else {}
+        scores, ids = index.search(Q, k, **given)
     is_keyed = ids.dtype == object
     found = ids != (None if is_keyed else -1)
     if len(ids):  # a filter can leave fewer: what all queries have as padding is cut off
@@ -118,7 +115,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _names(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
     """Read ids, or keys where the index has them."""
-    if isinstance(index, ShardedIndex) or not index.has_keys:
+    if not index.has_keys:
         return load_ids(path)
     names = load_names(path)
     return names.astype(str).astype(object) if names.dtype != object else names

@@ -1,4 +1,9 @@
-"""Searching a sharded index on the workers of a Dask cluster."""
+"""Searching a sharded index on the workers of a Dask cluster.
+
+Each worker searches a run of neighbouring shards, and what they find is merged. How many lists a query goes through
+depends on how many vectors it may find in them, of all shards: so workers are told how many, and where the first lists
+turn out to hold fewer than k vectors, they count what is in the others.
+"""
 
 from __future__ import annotations
 
@@ -13,75 +18,160 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes.cluster import Workers, same_version, share_of_threads
+from compcodes.errors import ArgumentValueError
 from compcodes.sharded.manifest import Manifest
-from compcodes.sharded.opened import Choice, Known, Opened, open_shards
+from compcodes.sharded.opened import Known, Opened, open_shards
 
-__all__ = ["search_on"]
+__all__ = ["OnCluster"]
 
-Found: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
-"""Scores, ids and positions, (nq, k)."""
+Placed: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Scores and positions, (nq, k)."""
+Floats: TypeAlias = NDArray[np.float32]
+Report: TypeAlias = Callable[[int, int], object]
 
 SHARES = 64
 """Shares of indexes that a worker keeps open: those it was last asked for."""
 _OPEN: dict[tuple[str, int, int], Known] = {}
 
 
-def search_on(
-    client: Any,
-    folder: Path,
-    now: Opened,
-    queries: NDArray[np.float32],
-    k: int,
-    choice: Choice,
-    report: Callable[[int, int], object] | None,
-) -> Found:
-    """Search the shards in as many runs of neighbours as there are workers, and merge what they find.
+class OnCluster:
+    """The shards of a folder, searched by workers; the methods are those of `_core.Shards`.
 
-    The same worker is asked for the same run each time, so that it has the shards open; where it is gone, another one.
+    The same worker is asked for the same run of shards each time, so that it has them open; where it is gone, another.
     """
-    workers = Workers(client)
-    addresses = workers.addresses()
-    cuts = _cuts([shard.vectors for shard in now.manifest.shards], len(addresses))
-    path, model = os.path.abspath(folder), now.manifest
-    with_queries = workers.share(queries)
-    futures = [
-        workers.submit(_search, _core.__version__, path, model, cut, with_queries, k, choice.of(cut), worker=address)
-        for cut, address in zip(cuts, addresses, strict=False)
-    ]
-    found: list[Found] = workers.gather(futures, None if report is None else _counting(report, len(queries), cuts, now))
-    if not found:
-        return (
-            np.full((len(queries), k), -np.inf, np.float32),
-            np.full((len(queries), k), -1, np.int64),
-            np.full((len(queries), k), -1, np.int64),
-        )
-    return merged(found, k)
+
+    def __init__(self, client: Any, folder: Path, now: Opened) -> None:
+        self.workers = Workers(client)
+        self.addresses = self.workers.addresses()
+        self.path, self.now = os.path.abspath(folder), now
+        sizes = [shard.vectors for shard in now.manifest.shards]
+        self.cuts = _cuts(sizes, len(self.addresses))
+        self.starts = [int(now.starts[cut.start]) for cut in self.cuts]
+        live = np.cumsum([0] + [shard.vectors - shard.n_removed for shard in now.manifest.shards])
+        self.live = [(int(live[cut.start]), int(live[cut.stop])) for cut in self.cuts]
+
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        filter: Any,
+        exclude: Any,
+        n_jobs: int | None,
+        report: Report | None,
+        n_probe: int | None = None,
+        recall: float | None = None,
+    ) -> Placed:
+        """Find the k best: scores and positions."""
+        limits, n_lists = (filter, exclude), self.now.manifest.n_lists
+        n = self.now.shards.probes(n_probe, recall)
+        if n is None or n == n_lists or not self.cuts:
+            return self._best("search", queries, k, limits, report, (n_lists,))
+        ends = np.full(len(queries), n)
+        scores, positions = self._best("search", queries, k, limits, report, (None, None, ends))
+        short = np.flatnonzero((positions < 0).any(axis=1))
+        if len(short):
+            some, limits = queries[short], (_of_queries(filter, short), _of_queries(exclude, short))
+            counts = np.cumsum(sum(self._ask("list_counts", some, (), limits, None)), axis=1, dtype=np.int64)
+            ends = np.maximum(n, (counts < k).sum(axis=1) + 1)
+            again = self._best("search", some, k, limits, None, (None, None, ends))
+            scores[short], positions[short] = again
+        return scores, positions
+
+    def search_above(
+        self,
+        queries: Floats,
+        floors: Floats,
+        filter: Any,
+        exclude: Any,
+        n_jobs: int | None,
+        report: Report | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Find all that score at least so much: where the results of each query begin, positions and scores."""
+        found = self._ask("search_above", queries, (floors,), (filter, exclude), report)
+        rows = [np.repeat(np.arange(len(queries)), np.diff(starts)) for starts, _, _ in found]
+        row = np.concatenate([np.zeros(0, np.int64), *rows])
+        none = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        positions = np.concatenate([none[0], *(own + at for (_, own, _), at in zip(found, self.starts, strict=True))])
+        scores = np.concatenate([none[1], *(own for _, _, own in found)])
+        order = np.lexsort((positions, -scores, row))
+        starts = np.searchsorted(row[order], np.arange(len(queries) + 1))
+        return starts.astype(np.int64), positions[order], scores[order]
+
+    def candidates(
+        self,
+        queries: Floats,
+        n: int,
+        certify: bool,
+        filter: Any,
+        exclude: Any,
+        n_jobs: int | None,
+        report: Report | None,
+        n_probe: int | None = None,
+        recall: float | None = None,
+    ) -> tuple[_core.Candidates, NDArray[np.int64]]:
+        """Find what is to be compared exactly, and where it is."""
+        n = min(n, int(self.now.starts[-1]))
+        if not certify:
+            positions = self.search(queries, n, filter, exclude, n_jobs, report, n_probe, recall)[1]
+            return self.now.shards.chosen(queries, positions)
+        limits = filter, exclude
+        bounds, bounded = self._best("search_bounds", queries, n + 1, limits, report)
+        positions = self._best("search", queries, n, limits, report, (self.now.manifest.n_lists,))[1]
+        return self.now.shards.chosen(queries, positions, bounds, bounded)
+
+    def _best(
+        self, call: str, queries: Floats, k: int, limits: tuple[Any, Any], report: Report | None, more: Any = ()
+    ) -> Placed:
+        found: list[Placed] = self._ask(call, queries, (k,), limits, report, more)
+        placed = [
+            (scores, np.where(positions < 0, positions, positions + start))
+            for (scores, positions), start in zip(found, self.starts, strict=True)
+        ]
+        none = np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
+        return _merged([*placed, none], k)
+
+    def _ask(
+        self,
+        call: str,
+        queries: Floats,
+        first: tuple[Any, ...],
+        limits: tuple[Any, Any],
+        report: Report | None,
+        more: tuple[Any, ...] = (),
+    ) -> list[Any]:
+        """Have each worker search its shards."""
+        for limit, name in zip(limits, ("filter", "exclude"), strict=True):
+            if _is_mask(limit) and limit.shape[-1] != len(self.now.shards):
+                raise ArgumentValueError(
+                    name, f"has {limit.shape[-1]} entries, the index holds {len(self.now.shards)} vectors"
+                )
+        shared = self.workers.share((queries, first, more))
+        futures = [
+            self.workers.submit(
+                _answer,
+                _core.__version__,
+                self.path,
+                self.now.manifest,
+                cut,
+                call,
+                shared,
+                tuple(_of_vectors(limit, *live) for limit in limits),
+                worker=address,
+            )
+            for cut, live, address in zip(self.cuts, self.live, self.addresses, strict=False)
+        ]
+        counting = None if report is None else _counting(report, len(queries), self.live)
+        return self.workers.gather(futures, counting)
 
 
-def merged(found: list[Found], k: int) -> Found:
-    """Return the k best of several searches: by score, and of equal scores the lower position."""
-    scores, ids, positions = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
-    # What is missing comes last even among scores of −∞.
-    places = np.where(positions < 0, np.iinfo(np.int64).max, positions)
-    order = np.lexsort((places, -scores), axis=1)[:, :k]
-    return tuple(np.take_along_axis(array, order, axis=1) for array in (scores, ids, positions))  # type: ignore[return-value]
-
-
-def _search(
-    version: str,
-    path: str,
-    manifest: Manifest,
-    cut: slice,
-    queries: NDArray[np.float32],
-    k: int,
-    choice: Choice,
-) -> Found:
+def _answer(
+    version: str, path: str, manifest: Manifest, cut: slice, call: str, shared: Any, limits: tuple[Any, Any]
+) -> Any:
     """Search some shards, on a worker."""
     same_version(version)
-    folder = Path(path)
     share = path, cut.start, cut.stop
     try:
-        _, shards, now = open_shards(folder, manifest, cut, _OPEN.pop(share, {}))
+        _, shards, now = open_shards(Path(path), manifest, cut, _OPEN.pop(share, {}))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             error.errno,
@@ -91,9 +181,38 @@ def _search(
     _OPEN[share] = now
     while len(_OPEN) > SHARES:
         _OPEN.pop(next(iter(_OPEN)), None)
-    scores, ids, positions = shards.search(queries, k, *choice.arguments(), share_of_threads())
-    start = sum(shard.vectors for shard in manifest.shards[: cut.start])
-    return scores, ids, np.where(positions < 0, positions, positions + start)
+    queries, first, more = shared
+    threads: tuple[Any, ...] = (share_of_threads(),) if call == "list_counts" else (share_of_threads(), None)
+    return getattr(shards, call)(queries, *first, *limits, *threads, *more)
+
+
+def _merged(found: list[Placed], k: int) -> Placed:
+    """Return the k best of several searches: by score, and of equal scores the lower position."""
+    scores, positions = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
+    # What is missing comes last even among scores of −∞.
+    places = np.where(positions < 0, np.iinfo(np.int64).max, positions)
+    order = np.lexsort((places, -scores), axis=1)[:, :k]
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(positions, order, axis=1)
+
+
+def _of_vectors(limit: Any, first: int, last: int) -> Any:
+    """Return what a filter means for some of the vectors that are not removed: of masks their part."""
+    return limit[..., first:last] if _is_mask(limit) else limit
+
+
+def _is_mask(limit: Any) -> bool:
+    return isinstance(limit, np.ndarray) and limit.dtype == np.bool_
+
+
+def _of_queries(limit: Any, rows: NDArray[np.int64]) -> Any:
+    """Return what a filter means for some of the queries."""
+    if isinstance(limit, tuple) and len(limit) == 2:  # where the names of each query begin, and all of them
+        starts, names = limit
+        parts = [names[starts[row] : starts[row + 1]] for row in rows]
+        ends = np.cumsum([0] + [len(part) for part in parts])
+        joined = list(itertools.chain(*parts)) if isinstance(names, list) else np.concatenate(parts)
+        return ends.astype(np.int64), joined
+    return limit[rows] if getattr(limit, "ndim", 1) == 2 else limit
 
 
 def _cuts(sizes: list[int], parts: int) -> list[slice]:
@@ -110,11 +229,9 @@ def _cuts(sizes: list[int], parts: int) -> list[slice]:
     return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
-def _counting(
-    report: Callable[[int, int], object], queries: int, cuts: list[slice], now: Opened
-) -> Callable[[int], object]:
+def _counting(report: Report, queries: int, live: list[tuple[int, int]]) -> Callable[[int], object]:
     """Progress in vectors times queries, as a search on one machine has it."""
-    sizes = [sum(shard.vectors for shard in now.manifest.shards[cut]) * queries for cut in cuts]
+    sizes = [(last - first) * queries for first, last in live]
     done: list[int] = []
 
     def finished(part: int) -> object:

@@ -7,35 +7,33 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core
-from compcodes._arrays import as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._arrays import as_count, as_vectors, check_jobs
 from compcodes._choices import Metric
-from compcodes._filters import as_filter
+from compcodes._filters import FilterLike
+from compcodes._keys import as_key
+from compcodes._searching import Above, Found
 from compcodes.data.files import new_file
-from compcodes.data.many import Files
-from compcodes.errors import ArgumentValueError
-from compcodes.index import Index, MetricWarning, _fetched
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.index import Index, MetricWarning
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.protocol import QuantizerLike
 from compcodes.quantizers.quantizer import Quantizer
-from compcodes.sharded import manifest as manifests
+from compcodes.sharded import change
+from compcodes.sharded.change import ENDING, LARGEST, refuse_other, take
 from compcodes.sharded.manifest import MANIFEST, Manifest, Shard, commit, crc_of, fingerprint
-from compcodes.sharded.opened import Choice, Opened, opened
+from compcodes.sharded.opened import Opened, opened
+from compcodes.sharded.search import above, search
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["ShardedIndex"]
-
-LARGEST = 2**63 - 1
-ENDING = ".compcodes"
 
 
 class ShardedIndex:
@@ -105,6 +103,7 @@ class ShardedIndex:
         scale: bool = False,
         exact_norms: bool = True,
         residuals: bool = False,
+        keys: bool = False,
     ) -> Self:
         """Make an index without shards in a folder, which is made if it is not there.
 
@@ -114,18 +113,14 @@ class ShardedIndex:
         ------
         FileExistsError
             The folder holds an index already.
-        ValueError
-            The quantizer has lists.
         OSError
             It cannot be written to.
         """
         folder = Path(path)
-        empty = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
-        if empty.list_sizes is not None:
-            raise ArgumentValueError("quantizer", "has lists: shards are of a model without n_lists")
+        empty = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals, keys=keys)
         folder.mkdir(exist_ok=True)
-        codebooks = empty.quantizer.codebooks_
-        name = fingerprint(codebooks)
+        codebooks, lists = empty.quantizer.codebooks_, empty._quantizer._lists
+        name = fingerprint(codebooks, lists)
         settings = empty._core.settings()
 
         def made(current: Manifest | None) -> Manifest:
@@ -133,7 +128,8 @@ class ShardedIndex:
                 raise FileExistsError(errno.EEXIST, "holds a sharded index already: open it", os.fspath(folder))
             model = f"model-{name[:12]}{ENDING}"
             empty.save(folder / model)
-            return Manifest(0, name, model, codebooks.shape, *settings)
+            n_lists = None if lists is None else len(lists)
+            return Manifest(0, name, model, codebooks.shape, *settings, n_lists=n_lists, keys=empty.has_keys)
 
         commit(folder, made)
         return cls(folder, n_jobs)
@@ -193,7 +189,7 @@ class ShardedIndex:
         else:
             index = cls(path, n_jobs)
             own = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
-            index._check(own, "the quantizer")
+            refuse_other(index._opened.manifest, own, "the quantizer")
         if rows.shape[1] != index._opened.manifest.shape[2]:
             dims = index._opened.manifest.shape[2]
             raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
@@ -210,7 +206,8 @@ class ShardedIndex:
         X : (n, d) array of any real type
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int, optional
-            As in `Index.add`. By default the numbers after the largest id that there ever was.
+            As in `Index.add`. By default the numbers after the largest id that there ever was. With ``keys=True``: n
+            keys.
         source : str, optional
             What the vectors are, kept in the manifest.
         progress : callable or True, optional
@@ -257,92 +254,20 @@ class ShardedIndex:
             A file cannot be read or written.
         """
         index = shard if isinstance(shard, Index) else Index.load(shard, self.n_jobs, mmap=True)
-        self._check(index, "shard" if isinstance(shard, Index) else os.fspath(shard))
+        refuse_other(self._opened.manifest, index, "shard" if isinstance(shard, Index) else os.fspath(shard))
         partial = new_file(self.path)
         try:
             if isinstance(shard, Index):
                 index.save(partial)
             else:
                 shutil.copyfile(shard, partial)
-            self._take([(partial, index._core, source)], first_id)
+            take(self.path, self._opened, [(partial, index._core, source)], first_id)
         finally:
             partial.unlink(missing_ok=True)
         return self.refresh()
 
-    def _check(self, index: Index, name: str) -> None:
-        """Refuse what codes of another model, or of other settings, are in."""
-        manifest = self._opened.manifest
-        if index.has_keys:
-            raise ArgumentValueError("shard", "has keys: shards name vectors by numbers")
-        if index._quantizer._lists is not None:
-            # The fingerprint is of the codebooks alone.
-            raise ArgumentValueError("shard", f"has lists ({name}): shards are of a model without n_lists")
-        codebooks = index._quantizer.codebooks_
-        other = fingerprint(codebooks)
-        if other != manifest.fingerprint:
-            raise ArgumentValueError(
-                "shard",
-                f"is of another model ({name} has the fingerprint {other[:12]}, the index "
-                f"{manifest.fingerprint[:12]}): its codes are sums of other codewords",
-            )
-        if index._core.settings() != manifest.settings:
-            raise ArgumentValueError(
-                "shard",
-                f"has (metric, scale, exact_norms, residuals) {index._core.settings()}, the index {manifest.settings}: "
-                "want the same",
-            )
-
-    def _take(
-        self,
-        files: list[tuple[Path, _core.Index, str | None]],
-        first_id: int | None = None,
-        in_order: bool = False,
-    ) -> None:
-        """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids.
-
-        It is not open then: that is for `refresh`.
-        """
-        checked = [(path, index, source, path.stat().st_size, crc_of(path)) for path, index, source in files]
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            shards, next_id = list(current.shards), current.next_id
-            for path, index, source, size, crc in checked:
-                ids = np.asarray(index.ids(), np.int64)
-                by_position = bool((ids == np.arange(len(ids))).all())
-                first = (next_id if by_position else 0) if first_id is None else first_id
-                low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
-                if first < 0 or high > LARGEST:
-                    raise ArgumentValueError("first_id", f"is {first}: want at least 0, and ids of at most 2**63 - 1")
-                self._refuse_known(current, shards[len(current.shards) :], ids + first, low, high)
-                name = f"shard-{current.version + 1}-{len(shards)}{ENDING}"
-                os.replace(path, self.path / name)
-                shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
-                next_id = max(next_id, high + 1)
-            if in_order:
-                shards.sort(key=lambda shard: shard.first_id)
-            return replace(current, shards=tuple(shards), next_id=next_id)
-
-        commit(self.path, made)
-
-    def _refuse_known(self, current: Manifest, new: list[Shard], ids: NDArray[np.int64], low: int, high: int) -> None:
-        """Refuse ids that are there already."""
-        if not len(ids):
-            return
-        for shard in new:
-            if low <= shard.highest_id and shard.lowest_id <= high:
-                raise ValueError(f"ids {low} to {high} overlap those of another shard: give first_id")
-        if any(low <= shard.highest_id and shard.lowest_id <= high for shard in current.shards):
-            found = opened(self.path, self._opened).shards.find(ids)
-            if (found >= 0).any():
-                raise ValueError(f"ids hold {ids[np.argmax(found >= 0)]}, which the index has already: give first_id")
-
-    def _commit(self, change: Callable[[Manifest | None], Manifest]) -> None:
-        commit(self.path, change)
-        self.refresh()
-
     def remove(self, ids: ArrayLike) -> int:
-        """Remove the vectors with these ids.
+        """Remove the vectors with these ids, or keys.
 
         Their codes stay in the files until `compact`, and are not found.
 
@@ -356,27 +281,9 @@ class ShardedIndex:
         ValueError
             The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        wanted = as_ids(ids, np.size(ids))
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            now = opened(self.path)
-            found = now.shards.find(wanted, self.n_jobs)
-            if (found < 0).any():
-                raise ValueError(f"the index has no id {wanted[np.argmax(found < 0)]}")
-            starts, shards = now.starts, list(current.shards)
-            for i, shard in enumerate(shards):
-                own = found[(found >= starts[i]) & (found < starts[i + 1])] - starts[i]
-                if not len(own):
-                    continue
-                positions = np.union1d(now.removed[i], own)
-                name = f"removed-{current.version + 1}-{i}.npy"
-                _save(self.path, name, positions)
-                shards[i] = replace(shard, removed=name, n_removed=len(positions))
-            return replace(current, shards=tuple(shards))
-
-        self._commit(made)
-        return len(np.unique(wanted))
+        count = change.remove(self.path, ids, self.n_jobs)
+        self.refresh()
+        return count
 
     def compact(self, share: float = 0.0) -> Self:
         """Write the shards anew from which more than a `share` of the vectors was removed, without these.
@@ -388,58 +295,66 @@ class ShardedIndex:
         ShardedIndex
             Itself, at the new version if there was anything to do.
         """
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            now, shards = opened(self.path), []
-            for i, shard in enumerate(current.shards):
-                if shard.n_removed <= share * shard.vectors:
-                    shards.append(shard)
-                    continue
-                index = _core.Index.load(os.fspath(self.path / shard.file), False, self.n_jobs)
-                index.remove(np.asarray(index.ids(), np.int64)[now.removed[i]], self.n_jobs)
-                if not len(index):
-                    continue
-                ids = np.asarray(index.ids(), np.int64) + shard.first_id
-                name = f"shard-{current.version + 1}-{i}{ENDING}"
-                index.save(os.fspath(self.path / name), self.n_jobs)
-                path = self.path / name
-                shards.append(
-                    replace(
-                        shard,
-                        file=name,
-                        vectors=len(index),
-                        lowest_id=int(ids.min()),
-                        highest_id=int(ids.max()),
-                        bytes=path.stat().st_size,
-                        crc32=crc_of(path),
-                        removed=None,
-                        n_removed=0,
-                    )
-                )
-            return replace(current, shards=tuple(shards))
-
-        if any(shard.n_removed > share * shard.vectors for shard in manifests.read(self.path).shards):
-            self._commit(made)
-        return self
+        change.compact(self.path, share, self.n_jobs)
+        return self.refresh()
 
     def refresh(self) -> Self:
         """Go on with the current version of the folder; searches under way end with the one they began with."""
         self._opened = opened(self.path, self._opened)
         return self
 
+    @overload
     def search(
         self,
         Q: ArrayLike,
         k: int = 10,
         *,
-        filter: ArrayLike | range | None = None,
-        rerank: ArrayLike | Callable[[NDArray[np.int64]], ArrayLike] | None = None,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Any]], ArrayLike] | None = None,
         rerank_ids: ArrayLike | None = None,
         n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
+        certify: Literal[False] = False,
         client: Any = None,
         progress: ProgressLike = None,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.float32], NDArray[Any]]: ...
+
+    @overload
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Any]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
+        certify: bool,
+        client: Any = None,
+        progress: ProgressLike = None,
+    ) -> Found: ...
+
+    def search(
+        self,
+        Q: ArrayLike,
+        k: int = 10,
+        *,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        rerank: ArrayLike | Callable[[NDArray[Any]], ArrayLike] | None = None,
+        rerank_ids: ArrayLike | None = None,
+        n_candidates: int | None = None,
+        n_probe: int | None = None,
+        recall: float | None = None,
+        certify: bool = False,
+        client: Any = None,
+        progress: ProgressLike = None,
+    ) -> Found:
         """Find the k best vectors for each query, in all shards.
 
         Parameters
@@ -448,8 +363,11 @@ class ShardedIndex:
             Queries; one vector is one query.
         k : int, default 10
             How many to find. May exceed the number of vectors.
-        filter : (len(index),) bool, (m,) int, or range, optional
-            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids.
+        filter : (len(index),) bool, (m,) int, range, or one for each query, optional
+            Find only these, as in `Index.search`: a mask in the order of `ids`, ids, a range of ids; or one of them for
+            each query.
+        exclude : like `filter`, optional
+            Do not find these.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`, of which only the candidates' rows are read; or a callable
             that is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d). Scores are
@@ -458,6 +376,14 @@ class ShardedIndex:
             The id of each row of `rerank`, each once, where its rows are in another order.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
+        n_probe : int, optional
+            Of a model with lists: how many to go through, the best for each query of those of all shards; more where
+            these hold fewer than k vectors that may be found.
+        recall : float, default 0.95
+            In the place of `n_probe`, as in `Index.search`.
+        certify : bool, default False
+            With `rerank`, for an index with ``residuals=True``: tell whose results are proven exact, as in
+            `Index.search`.
         client : dask.distributed.Client, optional
             Search on its workers, each of which keeps a share of the shards open. The folder must be at the same path
             for all of them. `rerank` is done here.
@@ -470,58 +396,71 @@ class ShardedIndex:
             Best first; −inf where there are fewer than k vectors.
         ids : (nq, k) int64
             Of equal scores that of the earlier shard comes first, and within a shard that which was added first; −1
-            where there are fewer than k vectors.
+            where there are fewer than k vectors. Keys, for an index with keys, and None.
+        certified : (nq,) bool
+            With `certify` only.
 
         Raises
         ------
         ValueError
             As in `Index.search`.
         """
-        now = self._opened
-        dim = now.manifest.shape[2]
-        queries, k = as_queries(Q, dim), as_count("k", k)
-        if rerank is None and n_candidates is not None:
-            raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
-        if rerank_ids is not None and (rerank is None or callable(rerank)):
-            raise ArgumentValueError(
-                "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
-            )
-        n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
-        if n_candidates < k:
-            raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
-        choice, report = _choice(now, filter, len(queries)), staged(progress, "search")
-        if client is not None:
-            from compcodes.sharded.cluster import search_on
+        return search(
+            self.path,
+            self._opened,
+            Q,
+            k,
+            filter=filter,
+            exclude=exclude,
+            rerank=rerank,
+            rerank_ids=rerank_ids,
+            n_candidates=n_candidates,
+            n_probe=n_probe,
+            recall=recall,
+            certify=certify,
+            client=client,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
 
-            wanted = k if rerank is None else min(n_candidates, int(now.starts[-1]))
-            scores, ids, positions = search_on(client, self.path, now, queries, wanted, choice, report)
-            if rerank is None:
-                return scores, ids
-            candidates, places = now.shards.chosen(positions)
-        elif rerank is None:
-            scores, ids, _ = now.shards.search(queries, k, *choice.arguments(), self.n_jobs, report)
-            return scores, ids
-        else:
-            limits = choice.arguments()
-            candidates, places = now.shards.candidates(queries, n_candidates, *limits, self.n_jobs, report)
-        row_ids = None
-        if callable(rerank):
-            vectors = _fetched(rerank, np.asarray(candidates.ids(), np.int64), dim)
-        elif rerank_ids is not None:
-            vectors = as_vectors(rerank, "rerank", dim)
-            row_ids = as_ids(rerank_ids, len(vectors), "rerank_ids")
-        else:
-            # Of an array or of files only the candidates' rows are read.
-            rows: Any = rerank if isinstance(rerank, Files) else as_vectors(rerank, "rerank", dim)
-            if len(rows) != len(now.shards):
-                raise ArgumentValueError(
-                    "rerank",
-                    f"has {len(rows)} rows, the index holds {len(now.shards)} vectors: want a row for each of its ids, "
-                    "in their order",
-                )
-            vectors = as_vectors(rows[_among_live(now, places)], "rerank", dim)
-        scores, found, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
-        return scores, np.asarray(found, np.int64)
+    def search_above(
+        self,
+        Q: ArrayLike,
+        score: ArrayLike,
+        *,
+        filter: FilterLike = None,
+        exclude: FilterLike = None,
+        client: Any = None,
+        progress: ProgressLike = None,
+    ) -> Above:
+        """Find all vectors that score at least so much for each query, in all shards and all lists.
+
+        Parameters are those of `Index.search_above`; `client` is that of `search`.
+
+        Returns
+        -------
+        indptr : (nq + 1,) int64
+            The results of query i are ``indptr[i]:indptr[i + 1]``.
+        ids : (m,) int64
+            Best first; of equal scores that of the earlier shard comes first. Keys, for an index with keys.
+        scores : (m,) float32
+
+        Raises
+        ------
+        ValueError
+            As in `Index.search_above`.
+        """
+        return above(
+            self.path,
+            self._opened,
+            Q,
+            score,
+            filter=filter,
+            exclude=exclude,
+            client=client,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -531,11 +470,8 @@ class ShardedIndex:
         ValueError
             The index has no such id.
         """
-        wanted, now = as_ids(ids, np.size(ids)), self._opened
-        positions = now.shards.find(wanted, self.n_jobs)
-        if (positions < 0).any():
-            raise ValueError(f"the index has no id {wanted[np.argmax(positions < 0)]}")
-        return now.shards.reconstruct(positions, self.n_jobs)
+        now = self._opened
+        return now.shards.reconstruct(now.find(ids, self.n_jobs), self.n_jobs)
 
     def verify(self) -> Self:
         """Read all files, and compare their checksums with those of the manifest.
@@ -566,15 +502,37 @@ class ShardedIndex:
         return len(self._opened.shards)
 
     def __contains__(self, id: object) -> bool:
-        """Tell whether there is a vector with this id."""
-        if not isinstance(id, (int, np.integer)) or not 0 <= id <= LARGEST:
+        """Tell whether there is a vector with this id, or key."""
+        now = self._opened
+        try:
+            one = [as_key(id)] if self.has_keys else np.array([id])
+        except (ArgumentTypeError, ArgumentValueError):
             return False
-        return bool(self._opened.shards.find(np.array([id], np.int64))[0] >= 0)
+        if isinstance(one, np.ndarray):
+            if one.dtype.kind not in "iu" or not 0 <= one[0] <= LARGEST:
+                return False
+            one = one.astype(np.int64)
+        return bool(now.shards.find(one)[0] >= 0)
 
     @property
-    def ids(self) -> NDArray[np.int64]:
-        """A copy of all ids, (n,), in the order of the shards."""
-        return self._opened.shards.ids()
+    def ids(self) -> NDArray[Any]:
+        """A copy of all ids or keys, (n,), in the order of the shards."""
+        return self._opened.named(self._opened.shards.positions())
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys name its vectors, in the place of ids."""
+        return self._opened.manifest.keys
+
+    @property
+    def dimension(self) -> int:
+        """d, of the vectors that it takes."""
+        return self._opened.manifest.shape[2]
+
+    @property
+    def list_sizes(self) -> NDArray[np.int64] | None:
+        """How many vectors each list holds in all shards, (n_lists,); None without lists."""
+        return self._opened.shards.list_sizes()
 
     @property
     def version(self) -> int:
@@ -583,7 +541,7 @@ class ShardedIndex:
 
     @property
     def fingerprint(self) -> str:
-        """The name of the model whose codes the shards hold: a hash of its codebooks."""
+        """The name of the model whose codes the shards hold: a hash of its codebooks and lists."""
         return self._opened.manifest.fingerprint
 
     @property
@@ -607,9 +565,10 @@ class ShardedIndex:
         return self.empty().bytes_per_vector
 
     def __repr__(self) -> str:
-        (M, K, d), n = self._opened.manifest.shape, len(self.shards)
+        (M, K, d), n, lists = self._opened.manifest.shape, len(self.shards), self._opened.manifest.n_lists
+        divided = "" if lists is None else f" of {lists:,} lists"
         return (
-            f"ShardedIndex({len(self):,} vectors of {d} dimensions in {n} shards, {M} codes of {K}, "
+            f"ShardedIndex({len(self):,} vectors of {d} dimensions in {n} shards{divided}, {M} codes of {K}, "
             f"metric={self.metric!r}, version={self.version})"
         )
 
@@ -617,45 +576,3 @@ class ShardedIndex:
 def is_sharded(path: str | os.PathLike[str]) -> bool:
     """Whether there is a sharded index in this folder."""
     return (Path(path) / MANIFEST).is_file()
-
-
-def _choice(now: Opened, filter: ArrayLike | range | None, n_queries: int) -> Choice:
-    """Bring a filter to what each shard can tell."""
-    if filter is None:
-        return Choice()
-    allowed = as_filter(filter, "filter", n_queries, False)
-    if (isinstance(allowed, tuple) and len(allowed) == 2) or getattr(allowed, "ndim", 1) == 2:
-        raise ArgumentValueError("filter", "is one for each query: a sharded index takes one for all of them")
-    if isinstance(allowed, tuple) or allowed.dtype != bool:
-        return Choice(cast(Any, allowed))
-    if len(allowed) != len(now.shards):
-        raise ArgumentValueError(
-            "filter", f"has {len(allowed)} entries, the index holds {len(now.shards)} vectors: want one for each"
-        )
-    masks, first = [], 0
-    for shard, removed in zip(now.manifest.shards, now.removed, strict=True):
-        live = np.ones(shard.vectors, bool)
-        live[removed] = False
-        count = shard.vectors - len(removed)
-        live[live] = allowed[first : first + count]
-        masks.append(live)
-        first += count
-    return Choice(None, tuple(masks)) if masks else Choice()
-
-
-def _among_live(now: Opened, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where positions that ascend, counted through all shards, are among those that are not removed."""
-    gone = [removed + start for removed, start in zip(now.removed, now.starts, strict=False)]
-    return positions - np.searchsorted(np.concatenate(gone), positions) if gone else positions
-
-
-def _save(folder: Path, name: str, positions: NDArray[np.int64]) -> None:
-    partial = new_file(folder)
-    try:
-        with partial.open("wb") as file:
-            np.lib.format.write_array(file, positions, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(folder / name)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes import _core
 from compcodes.data.files import new_file
 
 __all__ = ["MANIFEST", "Manifest", "Shard", "commit", "crc_of", "fingerprint", "locked", "read"]
@@ -27,6 +28,8 @@ __all__ = ["MANIFEST", "Manifest", "Shard", "commit", "crc_of", "fingerprint", "
 MANIFEST = "manifest.json"
 FORMAT = "compcodes-shards"
 FORMAT_VERSION = 1
+DIVIDED_OR_KEYED = 2
+"""The version of folders whose vectors are in lists or have keys, of which earlier releases know nothing."""
 STALE = 3600.0
 """Seconds after which an unfinished file, which nobody has written to meanwhile, was left by a process that is gone."""
 
@@ -73,6 +76,10 @@ class Manifest:
     next_id: int = 0
     """Above every id that there ever was."""
     shards: tuple[Shard, ...] = ()
+    n_lists: int | None = None
+    """Of a model with lists, how many."""
+    keys: bool = False
+    """Whether keys name the vectors."""
     previous: tuple[str, ...] = ()
     """Files of the version before, which its readers may still open."""
 
@@ -87,10 +94,15 @@ class Manifest:
         return self.metric, self.scale, self.exact_norms, self.residuals
 
 
-def fingerprint(codebooks: NDArray[np.float32]) -> str:
-    """Name codebooks (M, K, d) by a hash of their bytes: codes of others would be sums of other codewords."""
+def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None) -> str:
+    """Name codebooks (M, K, d), and lists, by a hash of their bytes: codes of others are sums of other codewords."""
     digest = hashlib.sha256(repr(codebooks.shape).encode())
     digest.update(np.ascontiguousarray(codebooks, dtype="<f4").tobytes())
+    if lists is not None:
+        parts = (lists.centroids, [lists.eta], lists.bonuses, lists.shares, lists.reach)
+        for part in parts:
+            array = np.ascontiguousarray(part, dtype="<f4")  # of which files keep as much
+            digest.update(repr(array.shape).encode() + array.tobytes())
     return digest.hexdigest()
 
 
@@ -120,10 +132,10 @@ def read(folder: Path) -> Manifest:
         raise ValueError(f"{path}: not a manifest of shards ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a manifest of shards")
-    if content.get("format_version") != FORMAT_VERSION:
+    if content.get("format_version") not in (FORMAT_VERSION, DIVIDED_OR_KEYED):
         raise ValueError(
-            f"{path}: version {content.get('format_version')} of the format, this release reads {FORMAT_VERSION}: "
-            "update compcodes"
+            f"{path}: version {content.get('format_version')} of the format, this release reads {FORMAT_VERSION} and "
+            f"{DIVIDED_OR_KEYED}: update compcodes"
         )
     try:
         shards = tuple(_made(Shard, shard) for shard in content.pop("shards"))
@@ -153,7 +165,11 @@ def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manif
         made = change(current)
         version = 0 if current is None else current.version + 1
         made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION} | asdict(made)
+        more = {"n_lists": made.n_lists, "keys": made.keys}
+        is_more = made.n_lists is not None or made.keys
+        content = {"format": FORMAT, "format_version": DIVIDED_OR_KEYED if is_more else FORMAT_VERSION} | asdict(made)
+        if not is_more:  # as before there were any
+            content = {name: value for name, value in content.items() if name not in more}
         partial = new_file(folder)
         try:
             with partial.open("w", encoding="utf-8") as file:

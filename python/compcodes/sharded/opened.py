@@ -5,35 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
+from compcodes._names import Names
 from compcodes.sharded import manifest as manifests
 from compcodes.sharded.manifest import Manifest, Shard
 
-__all__ = ["Choice", "Known", "Opened", "open_shards", "opened"]
+__all__ = ["Known", "Opened", "open_shards", "opened"]
 
 Known: TypeAlias = dict[tuple[str, int, int, int], _core.Index]
 """Open indexes, by the file's path, inode, time and size."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a search may find: an array of ids, a range of them, or of some shards a mask of positions each."""
-
-    ids: NDArray[np.int64] | tuple[int, int, int] | None = None
-    masks: tuple[NDArray[np.bool_], ...] | None = None
-
-    def of(self, shards: slice) -> Choice:
-        """Return what it means for some shards in a row."""
-        return self if self.masks is None else Choice(None, self.masks[shards])
-
-    def arguments(self) -> tuple[NDArray[np.int64] | tuple[int, int, int] | None, list[NDArray[np.bool_]] | None]:
-        """Return it as the core takes it."""
-        return self.ids, None if self.masks is None else list(self.masks)
 
 
 @dataclass(frozen=True)
@@ -45,6 +30,24 @@ class Opened:
     """Of each shard the positions that are removed."""
     shards: _core.Shards
     known: Known
+
+    @property
+    def names(self) -> Names:
+        """Return how its vectors are named."""
+        return Names(self.manifest.keys)
+
+    def named(self, positions: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the ids of the vectors at positions of any shape, −1 for −1; or their keys."""
+        names = self.names.read(self.shards.names(np.ravel(positions)), positions.shape)
+        return names.reshape(positions.shape)
+
+    def find(self, names: ArrayLike, n_jobs: int | None = None) -> NDArray[np.int64]:
+        """Return the positions of vectors with these names, all of which must be there."""
+        wanted = self.names.given(names, None)
+        found = self.shards.find(wanted, n_jobs)
+        if (found < 0).any():
+            raise ValueError(f"the index has no id {wanted[int(np.argmax(found < 0))]}")
+        return found
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -87,7 +90,7 @@ def open_shards(
         index = known[key] if key in known else _core.Index.load(os.fspath(path), True)
         if len(index) != shard.vectors:
             raise ValueError(f"{path}: holds {len(index)} vectors, the manifest says {shard.vectors}")
-        if index.settings() != manifest.settings:
+        if (index.settings(), index.has_keys()) != (manifest.settings, manifest.keys):
             raise ValueError(f"{path}: measures or keeps something else than the manifest says")
         now[key] = index
     if now:

@@ -106,8 +106,8 @@ class Shards(Protocol):
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
 
-    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+    def applied(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Callable[[], Doubles]:
+        """Begin to sum up what the term along x adds to A P, w b uᵀ⟨u, p̄⟩; return what waits for it."""
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
@@ -246,6 +246,10 @@ class Local:
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
         """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
         return _core.apply_along(self.X, codes, n_codewords, P, self.weights, self.n_jobs, directions=directions)
+
+    def applied(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Callable[[], Doubles]:
+        """Sum up what the term along x adds to A P when it is waited for."""
+        return lambda: self.apply(codes, n_codewords, P, directions)
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""

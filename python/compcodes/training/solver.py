@@ -162,7 +162,7 @@ def descend(
     start: Doubles,
     diagonal: Doubles,
     ridge: float,
-    extra: Callable[[Doubles], Doubles],
+    extra: Callable[[Doubles], Callable[[], Doubles]],
     n_jobs: int | None = None,
 ) -> Doubles:
     """Go from `start` toward the solution of (A + E) D = b, by a few steps of conjugate gradients.
@@ -181,7 +181,7 @@ def descend(
     ridge : float
         λ of a proximal term λ‖D − D_start‖².
     extra : callable
-        (p, d) → (p, d).
+        (p, d) → a callable that returns (p, d): what lies elsewhere is computed there while A is multiplied here.
     n_jobs : int, optional
         Threads, all cores by default.
 
@@ -192,7 +192,10 @@ def descend(
     scale = (diagonal + ridge)[:, None]
 
     def apply(P: Doubles) -> Doubles:
-        return _core.multiply(A, P, n_jobs) + extra(P)
+        rest = extra(P)
+        image: Doubles = _core.multiply(A, P, n_jobs)
+        image += rest()
+        return image
 
     residual = b - apply(start)
     change = np.zeros_like(start)

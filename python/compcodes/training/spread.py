@@ -318,11 +318,11 @@ class Spread:
         A, b = steps.added(*found)
         return A.astype(np.float64, copy=False), b
 
-    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+    def applied(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Callable[[], Doubles]:
+        """Begin to sum up what the term along x adds to A P, w b uᵀ⟨u, p̄⟩; return what waits for it."""
         shared = self.engine.share(P)
-        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
-        return np.asarray(steps.added(*found))
+        tasks = self._adding(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        return lambda: np.asarray(steps.added(*self._gather(tasks)))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
@@ -339,12 +339,15 @@ class Spread:
         return self._gather([self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)])
 
     def _added(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
-        """Return sums, no more than `FAN`: of more workers they are added up on these, in a tree."""
+        return self._gather(self._adding(step, codes, arguments))
+
+    def _adding(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
+        """Have sums made, no more than `FAN`: of more workers they are added up on these, in a tree."""
         tasks = [self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)]
         while len(tasks) > FAN:
             groups = [tasks[first : first + FAN] for first in range(0, len(tasks), FAN)]
             tasks = [self.engine.submit(steps.added, *group) for group in groups]
-        return self._gather(tasks)
+        return tasks
 
     def _with(self, codes: Codes) -> list[tuple[Any, Any]]:
         return list(zip(self.held, codes, strict=True))

@@ -7,6 +7,7 @@ together. The Rust crate's loop is made of the same steps, and held to the same 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -268,6 +269,10 @@ class Trainer:
             # Codewords of any magnitude do, for the same reason.
             size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
             b /= size
+
+            def along(begun: Callable[[], Doubles]) -> Callable[[], Doubles]:
+                return lambda: begun() * ((eta - 1) * scale)
+
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
                 unknowns = size * solver.descend(
                     single,
@@ -275,7 +280,7 @@ class Trainer:
                     start / size,
                     diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
                     self.ridge * (diagonal.mean() or 1.0),
-                    lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),
+                    lambda P: along(self.shards.applied(codes, K, P, directions)),
                     self.n_jobs,
                 )
         with np.errstate(over="ignore"):

@@ -195,3 +195,8 @@ fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
     let order = if have.is_native_byteorder() == Some(false) { " in foreign byte order" } else { "" };
     PyTypeError::new_err(format!("{name} has dtype {have}{order}: want {want}"))
 }
+
+/// Weights of rows, f64, copied.
+pub(crate) fn weights_of(weights: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<f64>>> {
+    weights.map(|weights| Ok(numbers(weights, "sample_weight")?.as_array().to_vec())).transpose()
+}

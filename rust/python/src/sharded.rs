@@ -79,6 +79,12 @@ impl Shards {
         py.detach(|| Named::at(&self.shards, &positions)).into_python(py)
     }
 
+    /// The ids of the vectors at positions, (n,) i64, also where they have keys.
+    fn numbers<'py>(&self, py: Python<'py>, positions: PyReadonlyArray1<'py, i64>) -> Ids<'py> {
+        let ids: Vec<i64> = positions.as_array().iter().map(|&position| self.shards.id(position)).collect();
+        ids.into_pyarray(py)
+    }
+
     /// How many vectors each list holds, (n_lists,) i64; `None` without lists.
     fn list_sizes<'py>(&self, py: Python<'py>) -> Option<Ids<'py>> {
         let sizes = py.detach(|| self.shards.list_sizes())?;
