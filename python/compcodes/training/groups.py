@@ -340,7 +340,7 @@ class GroupTrainer:
             start,
             diagonal * (1 + beta * float(np.mean(squares * inverse)) / d),
             whole.ridge * (diagonal.mean() or 1.0),
-            lambda P: lambda: across.apply(codes, K, P, None) * (beta * scale),
+            lambda P: across.apply(codes, K, P, None) * (beta * scale),
             whole.n_jobs,
         )
         return np.ascontiguousarray(unknowns.astype(np.float32).reshape(M, K, d))

@@ -162,7 +162,7 @@ def descend(
     start: Doubles,
     diagonal: Doubles,
     ridge: float,
-    extra: Callable[[Doubles], Callable[[], Doubles]],
+    extra: Callable[[Doubles], Doubles | Callable[[], Doubles]],
     n_jobs: int | None = None,
 ) -> Doubles:
     """Go from `start` toward the solution of (A + E) D = b, by a few steps of conjugate gradients.
@@ -181,7 +181,7 @@ def descend(
     ridge : float
         λ of a proximal term λ‖D − D_start‖².
     extra : callable
-        (p, d) → a callable that returns (p, d): what lies elsewhere is computed there while A is multiplied here.
+        (p, d) → (p, d); or what returns it when it is called, so that it is computed elsewhere while A is multiplied.
     n_jobs : int, optional
         Threads, all cores by default.
 
@@ -194,7 +194,7 @@ def descend(
     def apply(P: Doubles) -> Doubles:
         rest = extra(P)
         image: Doubles = _core.multiply(A, P, n_jobs)
-        image += rest()
+        image += rest() if callable(rest) else rest
         return image
 
     residual = b - apply(start)
