@@ -175,3 +175,11 @@ def test_lists_are_trained_on_a_cluster(client):
     np.testing.assert_array_equal(model.centroids_, centroids)
     np.testing.assert_allclose(model.codebooks_, want, atol=0.5)  # of residuals, whose sums are rounded
     assert len(centroids) == 27 and model.history_[-1]["vectors"] == 3000
+
+
+def test_a_cluster_tries_losses_and_chooses_the_same(client):
+    model = cc.CompositionalCodes(**SMALL | {"anneal": 0, "max_iter": 1})
+    want, seen = model.fit(FLOATS, queries=FLOATS[::50]).loss_, []
+    model.fit(da.from_array(FLOATS, chunks=(3000, 12)), queries=FLOATS[::50], progress=lambda *at: seen.append(at))
+    assert model.loss_ == want
+    assert len([stage for stage, _, _ in seen if stage == "choose loss"]) > 3

@@ -7,13 +7,14 @@ codewords as the model: with fewer a smaller η is best, and would be chosen.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core, evaluate
+from compcodes.cluster import same_version, share_of_threads
 from compcodes.training.losses import InnerProduct
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trainer
@@ -71,8 +72,40 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     return loss
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a candidate is tried on: small, so that it can be sent to a worker."""
+
+    trainer: Trainer
+    queries: NDArray[np.float32]
+    others: NDArray[np.float32] | None
+    true: NDArray[np.int64]
+    k: int
+
+    def found(self, loss: InnerProduct, start: NDArray[np.float32], report: Report | None) -> float:
+        """Return the share of the nearest neighbours that a search finds after a short training."""
+        trainer = replace(self.trainer, report=report).with_loss(loss, self.others)
+        trained = trainer.run(start)
+        index = _core.Index(_core.Model(trained.codebooks, trainer.selection), "ip", False, False, False)
+        index.add_codes(trained.codes)
+        ids = index.search(self.queries, self.k, n_jobs=trainer.n_jobs)[1]
+        return evaluate.recall(np.asarray(ids), self.true, self.k, self.k)
+
+
+def found_there(version: str, task: Task, loss: InnerProduct, start: NDArray[np.float32]) -> float:
+    """Try a candidate on a worker."""
+    same_version(version)
+    trainer, n_jobs = task.trainer, share_of_threads()
+    if n_jobs is not None:
+        trainer = replace(trainer, n_jobs=n_jobs, shards=replace(trainer.shards, n_jobs=n_jobs))
+    return replace(task, trainer=trainer).found(loss, start, None)
+
+
 class Sample:
-    """Some vectors, some queries, and what is found with the losses tried so far."""
+    """Some vectors, some queries, and what is found with the losses tried so far.
+
+    Where vectors lie on several workers, candidates are tried there, a neighbour or two ahead of what is asked for.
+    """
 
     def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
@@ -97,20 +130,37 @@ class Sample:
         self.trainer = replace(trainer, shards=shards, anneal=anneal, max_iter=rest)
         self.starts: dict[float | None, NDArray[np.float32]] = {}
         self.scores: dict[InnerProduct, float] = {}
+        engine = getattr(all_vectors, "engine", None)
+        self.engine = engine if engine is not None and len(engine.places()) > 1 else None
+        self.task = Task(replace(self.trainer, report=None), self.queries, self.others, self.true, self.k)
+        self.shared = None if self.engine is None else self.engine.share(self.task)
+        self.begun: dict[InnerProduct, Any] = {}
+
+    def start(self, loss: InnerProduct) -> NDArray[np.float32]:
+        """Return the codebooks that training begins with."""
+        if loss.metric not in self.starts:
+            self.starts[loss.metric] = self.trainer.with_loss(loss, self.others).start()
+        return self.starts[loss.metric]
+
+    def begin(self, loss: InnerProduct) -> None:
+        """Have a candidate tried on a worker, if there are any."""
+        loss = _whole(loss)
+        if self.engine is not None and loss not in self.scores and loss not in self.begun:
+            start = self.start(loss)
+            self.begun[loss] = self.engine.submit(found_there, _core.__version__, self.shared, loss, start)
 
     def score(self, loss: InnerProduct) -> float:
         """Return the share of the nearest neighbours that a search finds after a short training."""
-        loss = InnerProduct(loss.eta or 1.0, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
+        loss = _whole(loss)
         if loss not in self.scores:
-            trainer = replace(self.trainer, report=self.within())
-            trainer = trainer.with_loss(loss, self.others)
-            if loss.metric not in self.starts:
-                self.starts[loss.metric] = trainer.start()
-            trained = trainer.run(self.starts[loss.metric])
-            index = _core.Index(_core.Model(trained.codebooks, self.trainer.selection), "ip", False, False, False)
-            index.add_codes(trained.codes)
-            ids = index.search(self.queries, self.k, n_jobs=self.trainer.n_jobs)[1]
-            self.scores[loss] = evaluate.recall(np.asarray(ids), self.true, self.k, self.k)
+            report = self.within()
+            if self.engine is None:
+                self.scores[loss] = self.task.found(loss, self.start(loss), report)
+            else:
+                self.begin(loss)
+                self.scores[loss] = self.engine.gather([self.begun.pop(loss)])[0]
+                if report is not None:
+                    report(1, 1)
         return self.scores[loss]
 
     def within(self) -> Report | None:
@@ -121,9 +171,15 @@ class Sample:
     def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float, by: float = 0.0) -> float:
         """Return the value of a parameter from which neither neighbour is better, `by` so much."""
 
-        def score(at: int) -> float:
+        def changed(at: int) -> InnerProduct:
             change: dict[str, Any] = {name: values[at]}
-            return self.score(replace(loss, **change))
+            return replace(loss, **change)
+
+        def score(at: int) -> float:
+            for near in (at, at + 1, at - 1):
+                if 0 <= near < len(values):
+                    self.begin(changed(near))
+            return self.score(changed(at))
 
         at = values.index(start)
         for step in (1, -1):
@@ -133,6 +189,11 @@ class Sample:
             if at != begin:
                 break
         return values[at]
+
+
+def _whole(loss: InnerProduct) -> InnerProduct:
+    """Return a loss whose parameters are all given."""
+    return InnerProduct(loss.eta or 1.0, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
 
 
 def _scaled(Q: NDArray[np.float32], X: NDArray[np.float32]) -> NDArray[np.float32]:
