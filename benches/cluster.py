@@ -1,6 +1,6 @@
 """Many machines in small: what Dask costs, what workers send, and what that means for a thousand of them.
 
-    COMPCODES_DATA=… python benches/cluster.py [--rows 100000] [--end-to-end 1000000] [--tiny] [--save]
+    COMPCODES_DATA=… python benches/cluster.py [--parts costs] [--rows 100000] [--end-to-end 200000] [--tiny] [--save]
 
 Two workers of one thread stand for machines. Their processor time and the bytes that they send are counted, so that
 other work on this machine disturbs little: the gain that is shown is the local processor time over that of the busiest
@@ -23,10 +23,13 @@ import compcodes as cc
 from common import Report, parser, sift
 from compcodes.training.spread import FAN
 
+PARTS = ("inner-product", "costs", "end-to-end")
 ANNEAL = 10
 """Iterations with noise, of little effort."""
 IDLE = 4.0
 """Seconds that the cost of waiting is measured for; it is taken off what work takes."""
+SAMPLE = 200_000
+"""Vectors that the program trains on at most."""
 MACHINES = (1, 10, 100, 1000)
 NETWORK = 1.25e9
 """Bytes per second of one machine: 10 Gbit/s."""
@@ -172,11 +175,11 @@ def peak():
     return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 if __name__ == "__main__":
-    folder, sample, n_codewords = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    folder, sample = sys.argv[1], int(sys.argv[2])
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit="1.5GB") as cluster:
         with Client(cluster) as client:
             X = cc.data.open_many(folder + "/vectors")
-            q = cc.CompositionalCodes(8, n_codewords, effort="low", max_train=sample).fit(X)
+            q = cc.CompositionalCodes(16, 16, effort="low", max_train=sample).fit(X)
             index = cc.ShardedIndex.build(folder + "/index", q, X, 10, client=client)
             ids = index.search(X[:100], 10, client=client)[1]
             found = (ids == [[i] for i in range(100)]).any(axis=1).mean()
@@ -185,7 +188,7 @@ if __name__ == "__main__":
 """What a user writes, to begin with a folder of Parquet files and end with answers."""
 
 
-def end_to_end(rows, n_codewords, folder, report):
+def end_to_end(rows, folder, report):
     """Write Parquet files of vectors, and run the program."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -201,7 +204,7 @@ def end_to_end(rows, n_codewords, folder, report):
     program = folder / "program.py"
     program.write_text(END_TO_END)
     start = time.perf_counter()
-    command = [sys.executable, program, folder, str(rows // 10), str(n_codewords)]
+    command = [sys.executable, program, folder, str(min(rows // 10, SAMPLE))]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(run.stderr)
@@ -268,20 +271,24 @@ def main():
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=100_000, help="vectors to train on and to encode")
     options.add_argument("--end-to-end", type=int, default=200_000, help="vectors in Parquet files")
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     args = options.parse_args()
     rows, large = (2000, 4000) if args.tiny else (args.rows, args.end_to_end)
     report = Report("cluster", args.save)
     X = np.ascontiguousarray(sift("base", rows))
     parameters = {"effort": "low", "n_codewords": 16 if args.tiny else 256}
     with workers(2) as client, tempfile.TemporaryDirectory() as folder:
-        model, fit = training(client, X, parameters | {"loss": "reconstruction"}, report)
-        training(client, X[: rows // 4], parameters | {"loss": cc.InnerProduct(4.0, 0.0)}, report)
-        codes, encode = encoding(client, model, X[: rows // 4], report)
-        many = np.concatenate([codes] * max(1, (20_000 if args.tiny else 2_000_000) // len(codes)))
-        scan = searching(model, many, np.asarray(X[:20], np.float32), Path(folder), report)
-        costs(fit, encode, scan, model.codebooks_.shape, report)
-    with tempfile.TemporaryDirectory() as folder:
-        end_to_end(large, parameters["n_codewords"], Path(folder), report)
+        if "inner-product" in args.parts:
+            training(client, X, parameters | {"loss": cc.InnerProduct(4.0, 0.0)}, report)
+        if "costs" in args.parts:
+            model, fit = training(client, X, parameters | {"loss": "reconstruction"}, report)
+            codes, encode = encoding(client, model, X[: rows // 4], report)
+            many = np.concatenate([codes] * max(1, (20_000 if args.tiny else 2_000_000) // len(codes)))
+            scan = searching(model, many, np.asarray(X[:20], np.float32), Path(folder), report)
+            costs(fit, encode, scan, model.codebooks_.shape, report)
+    if "end-to-end" in args.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            end_to_end(large, Path(folder), report)
 
 
 if __name__ == "__main__":

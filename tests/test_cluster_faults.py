@@ -24,7 +24,7 @@ MODEL = cc.CompositionalCodes(3, 16, effort="low", max_iter=3, anneal=8, loss="r
 @pytest.fixture(scope="module")
 def client():
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 10, "distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GB"
         ) as cluster,

@@ -49,7 +49,7 @@ def work(client, model, folder):
 
 def ready(cluster, client):
     """Wait for both workers. One that is killed before its nanny has heard that it started is not started again."""
-    client.wait_for_workers(2, timeout=120)
+    client.wait_for_workers(2, timeout=300)
     running = distributed.Status.running
     while not all(nanny.process and nanny.process.status == running for nanny in cluster.workers.values()):
         time.sleep(0.05)
@@ -74,7 +74,8 @@ def main():
     model = MODEL.fit(X)
     with (
         tempfile.TemporaryDirectory() as folder,
-        dask.config.set({"distributed.scheduler.allowed-failures": 3}),
+        # A local cluster gives up workers that are gone now and were gone so long ago: here they are killed often.
+        dask.config.set({"distributed.scheduler.allowed-failures": 3, "distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
         ) as cluster,
