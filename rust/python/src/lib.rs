@@ -33,7 +33,7 @@ mod core {
     }
 
     #[pymodule_export]
-    use super::arrays::UnitRows;
+    use super::arrays::{SomeRows, UnitRows};
     #[pymodule_export]
     use super::candidates::Candidates;
     #[pymodule_export]
