@@ -8,7 +8,7 @@ codewords as the model: with fewer a smaller η is best, and would be chosen.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def found_there(version: str, task: Task, loss: InnerProduct, start: NDArray[np.
     same_version(version)
     trainer, n_jobs = task.trainer, share_of_threads()
     if n_jobs is not None:
-        trainer = replace(trainer, n_jobs=n_jobs, shards=replace(trainer.shards, n_jobs=n_jobs))
+        trainer = replace(trainer, n_jobs=n_jobs, shards=replace(cast(Local, trainer.shards), n_jobs=n_jobs))
     return replace(task, trainer=trainer).found(loss, start, None)
 
 

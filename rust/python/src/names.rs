@@ -95,9 +95,9 @@ impl Named {
 
     /// Vectors at positions of shards.
     pub(crate) fn at(shards: &Shards, positions: &[i64]) -> Self {
-        let keys = shards.has_keys().then(|| {
-            positions.iter().map(|&position| shards.key(position).map(str::to_owned)).collect()
-        });
+        let keys = shards
+            .has_keys()
+            .then(|| positions.iter().map(|&position| shards.key(position).map(str::to_owned)).collect());
         let ids = if keys.is_some() { Vec::new() } else { positions.iter().map(|&p| shards.id(p)).collect() };
         Self { ids, keys }
     }
@@ -179,11 +179,7 @@ macro_rules! confined {
             fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
                 self.allow_each(starts, ids, monitor)
             }
-            fn allow_each_mask(
-                &self,
-                mask: ArrayView2<'_, bool>,
-                monitor: &dyn Monitor,
-            ) -> Result<Allowed> {
+            fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
                 self.allow_each_mask(mask, monitor)
             }
         }
@@ -259,11 +255,7 @@ impl Limits {
         Ok(Self { filter, exclude })
     }
 
-    pub(crate) fn allowed(
-        &self,
-        index: &impl Vectors,
-        monitor: &dyn Monitor,
-    ) -> Result<Option<Allowed>> {
+    pub(crate) fn allowed(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Option<Allowed>> {
         let allowed = |choice: &Option<Choice>| {
             choice.as_ref().map(|choice| choice.allowed(index, monitor)).transpose()
         };

@@ -246,9 +246,7 @@ impl Shards {
             let allowed = allowed.as_ref();
             let found = match certify {
                 true => self.shards.certifiable_candidates(queries, n_candidates, allowed, monitor)?,
-                false => {
-                    self.shards.candidates(queries, n_candidates, Within { allowed, reach }, monitor)?
-                }
+                false => self.shards.candidates(queries, n_candidates, Within { allowed, reach }, monitor)?,
             };
             Ok(self.waiting(found))
         };

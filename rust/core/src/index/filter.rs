@@ -175,7 +175,11 @@ impl Index {
         Ok(Allowed { bits: Some(bits?), ..Allowed::default() })
     }
 
-    pub(super) fn bits(&self, allows: impl Fn(usize) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {
+    pub(super) fn bits(
+        &self,
+        allows: impl Fn(usize) -> bool + Sync,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<u64>> {
         let mut bits = vec![0; self.len().div_ceil(BLOCK)];
         let counter = Counter::new(monitor, self.len() as u64);
         bits.par_chunks_mut(WORDS).enumerate().try_for_each(|(chunk, words)| {
@@ -192,27 +196,27 @@ impl Index {
 
 /// Of each query, the positions `found[starts[query]..starts[query + 1]]` that there are, of 64 `n_words`.
 pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize) -> Result<Allowed> {
-        if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&found.len()) {
-            return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", found.len()));
-        }
-        if found.len() / 4 > n_words * (starts.len() - 1) {
-            // Marks take less memory than long lists, and need not be sorted.
-            let mut words = vec![0; n_words * (starts.len() - 1)];
-            for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
-                let here = found[ends[0]..ends[1]].iter().flatten();
-                here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
-            }
-            let only = Some(Sets::Marked { words, n_words });
-            return Ok(Allowed { only, ..Allowed::default() });
-        }
-        let (mut kept, mut positions) = (vec![0], Vec::with_capacity(found.len()));
-        for ends in starts.windows(2) {
-            let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
-            positions.extend(here);
-            kept.push(positions.len());
-        }
-        Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
+    if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&found.len()) {
+        return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", found.len()));
     }
+    if found.len() / 4 > n_words * (starts.len() - 1) {
+        // Marks take less memory than long lists, and need not be sorted.
+        let mut words = vec![0; n_words * (starts.len() - 1)];
+        for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
+            let here = found[ends[0]..ends[1]].iter().flatten();
+            here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
+        }
+        let only = Some(Sets::Marked { words, n_words });
+        return Ok(Allowed { only, ..Allowed::default() });
+    }
+    let (mut kept, mut positions) = (vec![0], Vec::with_capacity(found.len()));
+    for ends in starts.windows(2) {
+        let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
+        positions.extend(here);
+        kept.push(positions.len());
+    }
+    Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
+}
 
 /// Ids that are asked many times whether one is among them: a bit for each number in their range where that takes no
 /// more memory than they do, else sorted.

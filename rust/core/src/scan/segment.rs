@@ -33,7 +33,16 @@ impl<'a> Segment<'a> {
     #[must_use]
     pub fn new(codes: PackedView<'a>) -> Self {
         let within = (0, codes.len());
-        Self { codes, adjust: Adjust::None, allowed: None, first: 0, within, positions: None, list: 0, before: 0 }
+        Self {
+            codes,
+            adjust: Adjust::None,
+            allowed: None,
+            first: 0,
+            within,
+            positions: None,
+            list: 0,
+            before: 0,
+        }
     }
 
     /// The position of the vector at place `at` of the codes.

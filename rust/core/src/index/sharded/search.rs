@@ -16,7 +16,11 @@ use std::borrow::Cow;
 
 impl Shards {
     fn parts(&self) -> Vec<Part<'_>> {
-        self.shards.iter().zip(&self.slots).map(|(shard, &first)| Part { index: &shard.index, first }).collect()
+        self.shards
+            .iter()
+            .zip(&self.slots)
+            .map(|(shard, &first)| Part { index: &shard.index, first })
+            .collect()
     }
 
     fn whole<'a>(&'a self, parts: &'a [Part<'a>], within: Within<'a>) -> Whole<'a> {
@@ -155,8 +159,7 @@ impl Shards {
             return Err(invalid!("want c candidates by score and c + 1 by bound, of {n} queries"));
         }
         let parts = self.parts();
-        let (positions, bounds) =
-            self.whole(&parts, Reach::All.into()).bounded(queries, by_score, by_bound);
+        let (positions, bounds) = self.whole(&parts, Reach::All.into()).bounded(queries, by_score, by_bound);
         Ok(self.named_with(positions, Some(bounds)))
     }
 
@@ -167,11 +170,7 @@ impl Shards {
         self.named_with(positions, None)
     }
 
-    fn named_with(
-        &self,
-        positions: Array2<i64>,
-        bounds: Option<Vec<Option<f32>>>,
-    ) -> (Candidates, Vec<i64>) {
+    fn named_with(&self, positions: Array2<i64>, bounds: Option<Vec<Option<f32>>>) -> (Candidates, Vec<i64>) {
         Candidates::named(positions, bounds, self.one().settings.metric, |position| self.id(position))
     }
 
@@ -205,8 +204,7 @@ impl Shards {
             let first = i * batch;
             monitor.report(first as u64, counts.nrows() as u64)?;
             let own = if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
-                let (_, inputs) =
-                    Exact::new(&one.frame, &one.model, one.settings.metric, queries, first)?;
+                let (_, inputs) = Exact::new(&one.frame, &one.model, one.settings.metric, queries, first)?;
                 lists.counts(inputs.view(), first)?
             } else {
                 lists.counts(queries, first)?

@@ -71,11 +71,15 @@ fn filters(whole: &Index, shards: &Shards) -> Vec<(Option<Allowed>, Option<Allow
     let named = |index: &Index| one(index.allow_each(&starts, &ids, &()));
     let both = |index: &Index| named(index).inverse().unwrap().and(one(index.allow_mask(&mask, &())));
     let own_named = |index: &Shards| one(index.allow_each(&starts, &ids, &()));
-    let own_both = |index: &Shards| own_named(index).inverse().unwrap().and(one(index.allow_mask(&mask, &())));
+    let own_both =
+        |index: &Shards| own_named(index).inverse().unwrap().and(one(index.allow_mask(&mask, &())));
     let pairs = vec![
         (one(whole.allow_range(30..=650, 7, &())), one(shards.allow_range(30..=650, 7, &()))),
         (one(whole.allow_ids(&ids, &())), one(shards.allow_ids(&ids, &()))),
-        (one(whole.allow_ids(&ids, &())).inverse().unwrap(), one(shards.allow_ids(&ids, &())).inverse().unwrap()),
+        (
+            one(whole.allow_ids(&ids, &())).inverse().unwrap(),
+            one(shards.allow_ids(&ids, &())).inverse().unwrap(),
+        ),
         (one(whole.allow_mask(&mask, &())), one(shards.allow_mask(&mask, &()))),
         (named(whole), own_named(shards)),
         (one(whole.allow_each(&ends, &many, &())), one(shards.allow_each(&ends, &many, &()))),
@@ -156,8 +160,7 @@ fn what_is_removed_is_not_found() {
 #[test]
 fn runs_of_shards_that_search_as_many_lists_as_all_together_need_find_the_same() {
     let (at, k) = ([0, 150, 400, 420, 700], 40);
-    let (whole, all) =
-        (some(true, Settings::default(), (0, 700), 700), cut(true, Settings::default(), &at));
+    let (whole, all) = (some(true, Settings::default(), (0, 700), 700), cut(true, Settings::default(), &at));
     let ids: Vec<i64> = (0..700).filter(|i| i % 9 == 0).collect();
     let reach = Reach::Lists(2);
     let allowed = whole.allow_ids(&ids, &()).unwrap();
@@ -217,11 +220,9 @@ fn keys_name_vectors_in_any_shard() {
     let (first, second) = (part(0, 30), part(20, 90));
     // Those that the second shard has too were removed from the first.
     let gone: Vec<i64> = (20..30).collect();
-    let shards = Shards::new(vec![
-        Shard::new(first.clone(), 0, &gone).unwrap(),
-        Shard::new(second, 30, &[]).unwrap(),
-    ])
-    .unwrap();
+    let shards =
+        Shards::new(vec![Shard::new(first.clone(), 0, &gone).unwrap(), Shard::new(second, 30, &[]).unwrap()])
+            .unwrap();
     assert!(shards.has_keys() && shards.len() == 90);
     let found = shards.find_keys(&["k0", "k25", "k89", "none"], &()).unwrap();
     assert_eq!(found, [Some(0), Some(35), Some(99), None]);
