@@ -88,6 +88,35 @@ def test_training_begins_anew_where_a_large_model_is_lost(client, quantizer, mon
     np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
 
 
+def test_work_that_the_cluster_leaves_lying_is_begun_anew(client, quantizer, monkeypatch):
+    from compcodes import cluster
+
+    settled(client)
+    monkeypatch.setattr(cluster, "LOOK", 0.3)
+    workers, pids = cluster.Workers(client), client.run(os.getpid)
+    address, asked = sorted(pids)[0], []
+
+    def work():
+        if not asked:
+            for pid in pids.values():
+                os.kill(pid, signal.SIGKILL)
+            while client.nthreads():
+                time.sleep(0.01)
+        # Nobody is there the first time, and who comes is not meant.
+        asked.append(workers.submit(abs, -5, worker=address))
+        settled(client)
+        return workers.gather(asked[-1:])
+
+    assert cluster.again(work) == [5] and len(asked) == 2
+    asked.clear()
+    monkeypatch.setattr(cluster, "ATTEMPTS", 1)
+    settled(client)
+    pids = client.run(os.getpid)
+    address = sorted(pids)[0]
+    with pytest.raises(RuntimeError, match="does nothing of what it was asked for"):
+        cluster.again(work)
+
+
 def test_encoding_survives_a_killed_worker(client, quantizer):
     settled(client)
     codes = quantizer.encode(da.concatenate([da.from_array(X, chunks=(200, 12))] * 5))

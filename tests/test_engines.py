@@ -1,4 +1,4 @@
-"""The recipes of docs/billions.md for engines other than Dask, run as they stand there; where the engine is installed."""
+"""The recipes of docs/billions.md for engines other than Dask, run as they stand there, where these are installed."""
 
 import re
 from pathlib import Path

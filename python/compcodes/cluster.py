@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
@@ -16,7 +17,7 @@ import numpy as np
 from compcodes import _core
 from compcodes.errors import ArgumentTypeError
 
-__all__ = ["Workers", "again", "same_version", "share_of_threads"]
+__all__ = ["Stuck", "Workers", "again", "same_version", "share_of_threads"]
 
 T = TypeVar("T")
 
@@ -25,6 +26,12 @@ LARGE = 8_000_000
 takes the place of another; it warns of tasks above 10 MB."""
 ATTEMPTS = 3
 """How often work is begun, where a worker takes with it what cannot be computed again."""
+LOOK = 5.0
+"""Seconds after which it is looked whether a cluster does anything."""
+PATIENT_LOOKS = 3
+"""How often in a row it must do nothing to be given up."""
+PROGRESS = 0.2
+"""Seconds between two reports of progress."""
 PATIENCE = 60
 """Seconds to wait for the first worker."""
 
@@ -57,21 +64,46 @@ class Workers:
         return self.client.submit(called, function, *arguments, pure=False, **where)
 
     def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
-        """Wait for results, in order; `finished` is told of each that is there, by number."""
-        if finished is not None:
-            from distributed import as_completed
+        """Wait for results, in order; `finished` is told of each that is there, by number.
 
-            numbers = {future.key: i for i, future in enumerate(futures)}
-            for future in as_completed(futures):  # type: ignore[no-untyped-call]
-                finished(numbers[future.key])
+        Raises
+        ------
+        Stuck
+            Nothing is done though there are workers. Dask leaves tasks lying that were meant for a worker that is gone,
+            and that others may do, if there was no other at that moment.
+        """
+        import distributed
+
+        pending, looked, idle = dict(enumerate(futures)), time.monotonic(), 0
+        while pending:
+            try:
+                distributed.wait(list(pending.values()), timeout=LOOK if finished is None else PROGRESS)
+                left: dict[int, Any] = {}
+            except (TimeoutError, distributed.TimeoutError):  # which are two in Python 3.10
+                left = {i: future for i, future in pending.items() if future.status == "pending"}
+            for i in pending.keys() - left.keys() if finished is not None else ():
+                finished(i)  # type: ignore[misc]
+            pending = left
+            if pending and time.monotonic() - looked >= LOOK:
+                looked, idle = time.monotonic(), idle + 1 if self._is_idle() else 0
+                if idle >= PATIENT_LOOKS:
+                    self.client.cancel(list(pending.values()))
+                    raise Stuck("the cluster does nothing of what it was asked for, after it lost workers: try again")
         results: list[Any] = self.client.gather(list(futures))
         return results
 
+    def _is_idle(self) -> bool:
+        """Whether there are workers, and none of them has anything to do."""
+        return bool(self.client.nthreads()) and not any(self.client.processing().values())
+
 
 def again(work: Callable[[], T]) -> T:
-    """Do work on a cluster anew where it lost, with a worker, what no other one can compute: large shared values."""
+    """Do work on a cluster anew where it lost, with a worker, what no other one can compute: large shared values.
+
+    And where the cluster left off with all its workers.
+    """
     for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(_lost()):
+        with contextlib.suppress(_lost(), Stuck):
             return work()
     return work()
 
@@ -87,6 +119,10 @@ def _lost() -> type[BaseException]:
 
 class Nothing(Exception):
     """What is never raised."""
+
+
+class Stuck(RuntimeError):
+    """A cluster that does nothing of what it was asked for."""
 
 
 def same_version(version: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
-from compcodes.cluster import Workers, same_version, share_of_threads
+from compcodes.cluster import Workers, again, same_version, share_of_threads
 from compcodes.errors import ArgumentValueError
 from compcodes.sharded.manifest import Manifest
 from compcodes.sharded.opened import Known, Opened, open_shards
@@ -42,10 +42,9 @@ class OnCluster:
 
     def __init__(self, client: Any, folder: Path, now: Opened) -> None:
         self.workers = Workers(client)
-        self.addresses = self.workers.addresses()
         self.path, self.now = os.path.abspath(folder), now
         sizes = [shard.vectors for shard in now.manifest.shards]
-        self.cuts = _cuts(sizes, len(self.addresses))
+        self.cuts = _cuts(sizes, len(self.workers.addresses()))
         self.starts = [int(now.starts[cut.start]) for cut in self.cuts]
         live = np.cumsum([0] + [shard.vectors - shard.n_removed for shard in now.manifest.shards])
         self.live = [(int(live[cut.start]), int(live[cut.stop])) for cut in self.cuts]
@@ -145,8 +144,13 @@ class OnCluster:
                 raise ArgumentValueError(
                     name, f"has {limit.shape[-1]} entries, the index holds {len(self.now.shards)} vectors"
                 )
-        shared = self.workers.share((queries, first, more))
-        futures = [
+        counting = None if report is None else _counting(report, len(queries), self.live)
+        return again(lambda: self.workers.gather(self._asked(call, (queries, first, more), limits), counting))
+
+    def _asked(self, call: str, arguments: Any, limits: tuple[Any, Any]) -> list[Any]:
+        here = self.workers.addresses()
+        shared = self.workers.share(arguments)
+        return [
             self.workers.submit(
                 _answer,
                 _core.__version__,
@@ -156,12 +160,10 @@ class OnCluster:
                 call,
                 shared,
                 tuple(_of_vectors(limit, *live) for limit in limits),
-                worker=address,
+                worker=here[i % len(here)],
             )
-            for cut, live, address in zip(self.cuts, self.live, self.addresses, strict=False)
+            for i, (cut, live) in enumerate(zip(self.cuts, self.live, strict=True))
         ]
-        counting = None if report is None else _counting(report, len(queries), self.live)
-        return self.workers.gather(futures, counting)
 
 
 def _answer(
