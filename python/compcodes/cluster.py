@@ -77,7 +77,9 @@ class Workers:
         pending, looked, idle = dict(enumerate(futures)), time.monotonic(), 0
         while pending:
             try:
-                distributed.wait(list(pending.values()), timeout=LOOK if finished is None else PROGRESS)
+                distributed.wait(  # type: ignore[no-untyped-call]
+                    list(pending.values()), timeout=LOOK if finished is None else PROGRESS
+                )
                 left: dict[int, Any] = {}
             except (TimeoutError, distributed.TimeoutError):  # which are two in Python 3.10
                 left = {i: future for i, future in pending.items() if future.status == "pending"}
