@@ -56,7 +56,7 @@ def test_a_shard_with_lists_changes_nothing(model, tmp_path):
         lambda: folder.add_shard(tmp_path / "lists"),
         lambda: cc.ShardedIndex.build(folder.path, model, X, 2),
     ):
-        with pytest.raises(ValueError, match="shard has lists .*: shards are of a model without n_lists"):
+        with pytest.raises(ValueError, match="shard has lists, the index none .*: want codes of the same model"):
             wrong()
         assert len(cc.ShardedIndex.open(folder.path)) == 0
     assert len(folder.add(X[:9])) == 9

@@ -8,6 +8,7 @@ import pytest
 
 import compcodes as cc
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the engines, about themselves
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(900, 8)).astype(np.float32)
 
