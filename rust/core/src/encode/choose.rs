@@ -149,7 +149,7 @@ impl Kernel for Choose<'_> {
             match begin {
                 None => {}
                 Some(Start::Greedy) => greedy(encoder, scratch, codes),
-                Some(Start::Beam { width }) => beam(encoder, scratch, width, codes),
+                Some(Start::Beam { width }) => beam::<L>(encoder, scratch, width, codes),
             }
         }
         if let Some((_, rounds, seed)) = searched {
@@ -184,10 +184,10 @@ fn greedy(encoder: &Encoder, scratch: &mut Scratch, codes: &mut [u8]) {
 }
 
 #[inline(always)]
-fn beam(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]) {
+fn beam<L: Level>(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]) {
     let space = encoder.space();
     for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
-        space.beam(scratch.scores.vector(r, encoder), &mut scratch.beam, width.max(1), code);
+        space.beam::<L>(scratch.scores.vector(r, encoder), &mut scratch.beam, width.max(1), code);
     }
 }
 
