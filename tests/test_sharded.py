@@ -268,6 +268,9 @@ def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, cap
     assert code == 0 and (built["vectors"], built["shards"]) == (3000, 3)
     assert run("build", "model", "vectors", "-o", "index")[0] == 0
     assert run("search", "folder", "queries.npy")[1]["ids"] == run("search", "index", "queries.npy")[1]["ids"]
+    np.save("known.npy", np.arange(0, 3000, 2))
+    found = [run("search", at, "queries.npy", "--exclude", "known.npy")[1]["ids"] for at in ("folder", "index")]
+    assert found[0] == found[1] and (np.array(found[0]) % 2 == 1).all()
     found = [run("search", at, "queries.npy", "--rerank", "vectors")[1]["scores"] for at in ("folder", "index")]
     assert found[0] == found[1]
     described = run("info", "folder")[1]
