@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes.errors import ArgumentValueError
-from compcodes.training import encoders, solver
+from compcodes.training import encoders
+from compcodes.training.joint import Joint
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Doubles, Floats, Local
-from compcodes.training.trainer import Trained, Trainer, _halved
+from compcodes.training.trainer import Trained, Trainer
 
 __all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
 
@@ -178,15 +179,15 @@ class GroupTrainer:
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
-        state, best = _State.of(self, groups, words, codes), list(words)
+        state, best = _State.of(self, groups, words, codes), words
         record(state.loss())
         for iteration in range(REFINED if whole.objective.eta > 1 and history[0]["objective"] > 0 else 0):
-            for group in range(self.n_groups):
-                self._refine(state, group, iteration)
-                self._tell(self.n_groups * self._passes + iteration * self.n_groups + group + 1, 0, 1)
-            if state.loss() >= history[-1]["objective"]:
+            self._update(state)
+            self._improve(state, iteration)
+            self._tell(self.n_groups * (self._passes + iteration + 1), 0, 1)
+            if not state.loss() < history[-1]["objective"]:
                 break
-            best = list(state.words)
+            best = state.words
             record(state.loss())
         if whole.report is not None:
             whole.report(1, 1)
@@ -270,10 +271,13 @@ class GroupTrainer:
         return self._rotated(self._shards.X, groups, group)
 
     def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
-        basis, directions = groups.basis[:, groups.columns(group)], self.whole.objective.directions
+        return _core.rotated(X, self._stretched(groups.basis[:, groups.columns(group)]), self.whole.n_jobs)
+
+    def _stretched(self, basis: Floats) -> Floats:
+        directions = self.whole.objective.directions
         if directions is not None:
             basis = basis + directions.T @ (directions @ basis)
-        return _core.rotated(X, np.ascontiguousarray(basis), self.whole.n_jobs)
+        return np.ascontiguousarray(basis)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
         whole, passes = self.whole, self._passes
@@ -292,58 +296,40 @@ class GroupTrainer:
             report=whole.report and told,
         )
 
-    def _refine(self, state: _State, group: int, iteration: int) -> None:
-        """Choose codes of a group, and then its codebooks, given what the others leave along the vectors."""
-        whole, X, rest = self.whole, state.part(group), state.rest(group)
-        # Numbers of passes that training has not had.
-        seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
-        steps = whole.encoder.for_training().steps()
-        coder = _core.Encoder(state.words[group], "group", whole.objective.eta, steps, seed, whole.n_jobs)
-        target = _core.Target(X, rest=np.stack([state.norms, rest], axis=1))
-        state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
-        state.words[group] = self._update(state, group, X, rest)
-        state.measure(group, X)
-
-    def _update(self, state: _State, group: int, X: Floats, rest: Doubles) -> Floats:
-        """Return better codebooks for the codes of a group.
-
-        With u_g = x_g / ‖x‖, of the loss ‖e_g‖² + β(⟨e_g, u_g⟩ + rest / ‖x‖)² the first term gives the plain equations,
-        the second adds β u_g u_gᵀ to each vector's part of the left side and β u_g (‖x_g‖² + rest) / ‖x‖ to that of
-        the right one.
-        """
-        whole, weights = self.whole, self._shards.weights
-        words, codes = state.words[group], state.codes[group]
-        (M, K, d), beta = words.shape, whole.objective.eta - 1
-        weights = np.ones(len(X)) if weights is None else weights
-        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        inverse = np.divide(1, state.norms**2, out=np.zeros(len(X)), where=state.norms > 0)
-        own = Local(X, weights, whole.n_jobs)
-        A, b = own.equations(codes, K, None)
-        scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
-        along = replace(own, weights=weights * np.maximum(squares + rest, 0) * inverse)
-        b += beta * along.equations(codes, K, None)[1]
-        counts = np.einsum("ii->i", A).copy()
-        trainer = replace(whole, shards=own, n_codebooks=M, objective=Objective())
-        pull = trainer.pull(state.error(group))
-        start = words.reshape(-1, d).astype(np.float64)
-        uses = counts.reshape(M, K, 1)
-        total = uses.sum(axis=1, keepdims=True)
-        b.reshape(M, K, d)[:] += pull * (uses * start.reshape(M, K, d)).sum(axis=1, keepdims=True) / total
-        A.reshape(-1)[:: len(A) + 1] += pull
-        A *= scale
-        b *= scale
-        diagonal = np.einsum("ii->i", A).copy()
-        across = replace(own, weights=weights * squares * inverse)
-        unknowns = solver.descend(
-            _halved(A),
-            b,
-            start,
-            diagonal * (1 + beta * float(np.mean(squares * inverse)) / d),
-            whole.ridge * (diagonal.mean() or 1.0),
-            lambda P: across.apply(codes, K, P, None) * (beta * scale),
+    def _update(self, state: _State) -> None:
+        """Better codebooks of all groups for the codes at hand."""
+        whole, shards = self.whole, self._shards
+        pulls = [self._trainer(state.groups, group).pull(state.error(group)) for group in range(self.n_groups)]
+        joint = Joint(
+            state.rows,
+            state.norms,
+            state.codes,
+            [state.groups.columns(group) for group in range(self.n_groups)],
+            shards.weights,
+            whole.objective.eta - 1,
             whole.n_jobs,
         )
-        return np.ascontiguousarray(unknowns.astype(np.float32).reshape(M, K, d))
+        state.words = joint.update(state.words, pulls, whole.ridge)
+
+    def _improve(self, state: _State, iteration: int) -> None:
+        """Better codes of one group after the other, given what the others leave along the vectors."""
+        whole = self.whole
+        for group in range(self.n_groups):
+            X = state.part(group)
+            state.measure(group, X)
+        for group in range(self.n_groups):
+            X = state.part(group)
+            # Numbers of passes that training has not had.
+            seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
+            coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
+            target = _core.Target(X, rest=np.stack([state.norms, state.rest(group)], axis=1))
+            state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
+            state.measure(group, X)
+
+    def _steps(self) -> tuple[str, int]:
+        """Return what a pass over the groups encodes with."""
+        name, effort = self.whole.encoder.for_training().steps()
+        return name, effort // 2 if name == encoders.LocalSearch.name else effort
 
     def _assembled(self, groups: Groups, words: list[Floats]) -> Floats:
         """Return codebooks (M, K, d) in the space of the vectors."""
@@ -381,6 +367,12 @@ class _State:
 
     def part(self, group: int) -> Floats:
         return self.trainer._part(self.groups, group)
+
+    def rows(self, rows: slice) -> tuple[Floats, Floats]:
+        """Return rows of the vectors in the dimensions of the groups, and what the codebooks approximate of them."""
+        trainer, basis = self.trainer, self.groups.basis
+        X = _core.rotated(np.asarray(trainer._shards.X[rows]), trainer._stretched(basis), trainer.whole.n_jobs)
+        return X, X
 
     def measure(self, group: int, X: Floats) -> None:
         """Note the errors of a group, and of these the part along the vectors."""
