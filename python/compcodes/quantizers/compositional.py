@@ -32,7 +32,7 @@ from compcodes.training import encoders, losses, streaming
 from compcodes.training import lists as training_lists
 from compcodes.training.effort import EFFORTS
 from compcodes.training.effort import Effort as Efforts
-from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
+from compcodes.training.groups import ETA, TOGETHER, Groups, GroupTrainer, grouped
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import is_dask_array, spread_of
@@ -389,7 +389,7 @@ class CompositionalCodes(Quantizer):
         progress: ProgressLike,
     ) -> tuple[Trainer, Trained, losses.Loss, _core.Lists | None, Groups | None]:
         loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init, n_groups = self._init_for(plain.shape[1]), self._count_groups(plain.shape[1])
+        init, n_groups = self._init_for(plain.shape[1]), self._count_groups(plain.shape[1], plain.shape[0])
         if n_groups > 1 and not isinstance(init, str):
             raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
         if n_groups > 1 and not isinstance(plain, Local):
@@ -398,8 +398,9 @@ class CompositionalCodes(Quantizer):
             )
         if isinstance(loss, losses.InnerProduct):
             tuner = self._trainer(plain, seed, staged(progress, "choose loss"))
-            # Groups have the parameters that suit one of them.
-            tuner = replace(tuner, n_codebooks=-(-self.n_codebooks // n_groups))
+            if n_groups > 1:  # weights are those that suit one of them
+                tuner = replace(tuner, n_codebooks=-(-self.n_codebooks // n_groups))
+                loss = replace(loss, eta=loss.eta or ETA)
             loss = tune(tuner, loss, queries)
         shards, made = plain.with_weights(weights), None
         if self.n_lists is not None or self.list_size is not None:
@@ -418,10 +419,7 @@ class CompositionalCodes(Quantizer):
         trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
         if n_groups == 1:
             return trainer, trainer.run(init), loss, made, None
-        whole = trainer
-        if made is not None:  # groups learn what the centroids leave, for the squared error
-            whole = replace(trainer, shards=training_lists.left(cast(Local, trainer.shards)), objective=Objective())
-        trained, groups = GroupTrainer(whole, n_groups).run(cast(str, init))
+        trained, groups = GroupTrainer(trainer, n_groups).run(cast(str, init))
         return trainer, trained, loss, made, groups
 
     def _count_lists(self, n: int) -> int:
@@ -430,10 +428,11 @@ class CompositionalCodes(Quantizer):
             raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors")
         return count
 
-    def _count_groups(self, dim: int) -> int:
+    def _count_groups(self, dim: int, n: int | None = None) -> int:
+        n = n if n is None or self.max_train is None else min(n, self.max_train)
         if self.selection != "group" and self.n_groups == "auto" and self.n_codebooks <= TOGETHER:
             return 1
-        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim)
+        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim, n)
         if count > 1 and self.selection != "group":
             raise ArgumentValueError("selection", f"is {self.selection!r}, in {count} groups: want 'group'")
         return count
@@ -458,7 +457,7 @@ class CompositionalCodes(Quantizer):
 
     def _trainer(self, shards: Shards, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
         encoder, effort = self._coder(), EFFORTS[self.effort]
-        if self._count_groups(shards.shape[1]) > 1:
+        if self._count_groups(shards.shape[1], shards.shape[0]) > 1:
             effort = effort.of_group()
         anneal = self._anneals(effort)
         max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter

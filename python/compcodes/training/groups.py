@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from compcodes import _core
 from compcodes.errors import ArgumentValueError
 from compcodes.training import encoders
 from compcodes.training.joint import Joint
+from compcodes.training.lists import left
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer
@@ -36,6 +38,13 @@ ALONE = 4096
 """Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
 CODEWORDS = 2048
 """Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+FEW = 512
+"""The same where vectors are few."""
+PER_CODEWORD = 10
+"""Vectors that a codeword of a group needs at least. Least squares with p codewords on n vectors leave 1 + p/n of the
+error on other vectors, 1 − p/n on these."""
+ETA = 4.0
+"""How much an error along x counts, if nothing is said: in 32 bytes, 2 to 8 found about as much everywhere."""
 TRIED = 8000
 """Vectors that splits are tried on; a quarter of them only to see how good these are."""
 CODEWORDS_TRIED = 64
@@ -69,8 +78,11 @@ class Groups:
         return self.members, self.sizes, self.basis
 
 
-def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -> int:
-    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions."""
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions.
+
+    To be trained on few vectors `n`, groups are smaller.
+    """
     if n_groups != "auto":
         count = int(n_groups)
         if count > n_codebooks:
@@ -79,7 +91,8 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -
             raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
     else:
         codewords = n_codebooks * n_codewords
-        count = 1 if codewords <= ALONE else -(-codewords // CODEWORDS)
+        together = CODEWORDS if n is None else min(max(n // PER_CODEWORD, FEW), CODEWORDS)
+        count = 1 if codewords <= ALONE else -(-codewords // together)
         count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
     if n_codebooks > TOGETHER * count:
         raise ArgumentValueError(
@@ -241,10 +254,16 @@ class GroupTrainer:
             self.whole.report(passes * total + done, whole * total)
 
     @property
-    def _shards(self) -> Local:
+    def _vectors(self) -> Local:
+        """What errors count along: the vectors themselves."""
         shards = self.whole.shards
         assert isinstance(shards, Local)
         return shards
+
+    @cached_property
+    def _shards(self) -> Local:
+        """What codewords are to add up to: of vectors in lists, what the centroids leave."""
+        return left(self._vectors)
 
     def _covariance(self) -> Doubles:
         """Second moments about the mean, by weight, of vectors as directions stretch them."""
@@ -267,7 +286,7 @@ class GroupTrainer:
         return covariance
 
     def _part(self, groups: Groups, group: int) -> Floats:
-        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        """Return what the codebooks of a group are to add up to, (n, d_g)."""
         return self._rotated(self._shards.X, groups, group)
 
     def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
@@ -313,16 +332,19 @@ class GroupTrainer:
 
     def _improve(self, state: _State, iteration: int) -> None:
         """Better codes of one group after the other, given what the others leave along the vectors."""
-        whole = self.whole
+        whole, base = self.whole, self._vectors.base
         for group in range(self.n_groups):
-            X = state.part(group)
-            state.measure(group, X)
+            state.measure(group, state.part(group))
         for group in range(self.n_groups):
             X = state.part(group)
             # Numbers of passes that training has not had.
             seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
             coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
-            target = _core.Target(X, rest=np.stack([state.norms, state.rest(group)], axis=1))
+            rest = np.stack([state.norms, state.rest(group)], axis=1)
+            if base is None:
+                target = _core.Target(X, rest=rest)
+            else:
+                target = _core.Target(X, self._rotated(base.rows, state.groups, group), base.places, rest)
             state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
             state.measure(group, X)
 
@@ -357,8 +379,8 @@ class _State:
 
     @classmethod
     def of(cls, trainer: GroupTrainer, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
-        whole, shards = trainer.whole, trainer._shards
-        norms = _core.norms(shards.X, whole.objective.directions, whole.n_jobs)
+        whole = trainer.whole
+        norms = _core.norms(trainer._vectors.X, whole.objective.directions, whole.n_jobs)
         sizes = len(words), len(norms)
         state = cls(trainer, groups, words, codes, norms, np.zeros(sizes), np.zeros(sizes))
         for group in range(len(words)):
@@ -366,19 +388,26 @@ class _State:
         return state
 
     def part(self, group: int) -> Floats:
-        return self.trainer._part(self.groups, group)
+        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        trainer = self.trainer
+        return trainer._rotated(trainer._vectors.X, self.groups, group)
 
     def rows(self, rows: slice) -> tuple[Floats, Floats]:
-        """Return rows of the vectors in the dimensions of the groups, and what the codebooks approximate of them."""
-        trainer, basis = self.trainer, self.groups.basis
-        X = _core.rotated(np.asarray(trainer._shards.X[rows]), trainer._stretched(basis), trainer.whole.n_jobs)
-        return X, X
+        """Return rows of the vectors in the dimensions of the groups, and what codewords are to add up to there."""
+        trainer = self.trainer
+        basis, n_jobs = trainer._stretched(self.groups.basis), trainer.whole.n_jobs
+        X = _core.rotated(np.asarray(trainer._vectors.X[rows]), basis, n_jobs)
+        if trainer._vectors.base is None:
+            return X, X
+        return X, _core.rotated(trainer._shards.X[rows], basis, n_jobs)
 
     def measure(self, group: int, X: Floats) -> None:
-        """Note the errors of a group, and of these the part along the vectors."""
-        left = X - _core.decode(self.words[group], self.codes[group], self.trainer.whole.n_jobs)
-        self.along[group] = np.einsum("ij,ij->i", left, X, dtype=np.float64)
-        self.squares[group] = np.einsum("ij,ij->i", left, left, dtype=np.float64)
+        """Note the errors of a group, and of these the part along its vectors `X`."""
+        trainer = self.trainer
+        rest = X if trainer._vectors.base is None else trainer._part(self.groups, group)
+        errors = rest - _core.decode(self.words[group], self.codes[group], trainer.whole.n_jobs)
+        self.along[group] = np.einsum("ij,ij->i", errors, X, dtype=np.float64)
+        self.squares[group] = np.einsum("ij,ij->i", errors, errors, dtype=np.float64)
 
     def rest(self, group: int) -> Doubles:
         """⟨e, x⟩ over the other groups, of each vector."""

@@ -58,7 +58,8 @@ class Joint:
         nearby = [ridge * (own.mean() or 1.0) for own in uses]
         pulls = [pull / unit for pull in pulls]
         along = self.beta / sum(shape[2] for shape in shapes)  # the term along x adds about that
-        scales = [(own * (1 + along) + pull + near)[:, None] for own, pull, near in zip(uses, pulls, nearby, strict=True)]
+        sizes = zip(uses, pulls, nearby, strict=True)
+        scales = [(own * (1 + along) + pull + near)[:, None] for own, pull, near in sizes]
         residual = self._gradient(start, shapes, size, unit, of_vectors=True)
         for group, (M, K, d) in enumerate(shapes):
             if pulls[group] > 0:
@@ -87,9 +88,7 @@ class Joint:
             for own, by, shape in zip(start, change, shapes, strict=True)
         ]
 
-    def _gradient(
-        self, blocks: Blocks, shapes: list[Any], size: float, unit: float, *, of_vectors: bool
-    ) -> Blocks:
+    def _gradient(self, blocks: Blocks, shapes: list[Any], size: float, unit: float, *, of_vectors: bool) -> Blocks:
         """B F of F = w (e + β x ⟨e, x⟩/‖x‖²): e is what `blocks` decode to, or what they leave of the vectors."""
         # A direction can be far smaller than the codebooks.
         largest = max(float(np.abs(own).max()) for own in blocks)
