@@ -59,8 +59,8 @@ def least_squares(vectors, codes, words, weights, beta, ridge, left):
 @pytest.mark.parametrize("size", [1.0, 1e-15, 1e15])
 @pytest.mark.parametrize("based", [False, True])
 def test_it_goes_to_the_least_squares(vectors, codes, words, monkeypatch, size, based):
-    monkeypatch.setattr(joint, "STEPS", 300)
-    monkeypatch.setattr(joint, "NUMBERS", 70)  # chunks of fourteen vectors
+    monkeypatch.setattr(joint, "STEPS", 100)
+    monkeypatch.setattr(joint, "NUMBERS", 200)  # chunks of forty vectors
     weights = np.random.default_rng(9).uniform(0.5, 2, N)
     base = 0.3 * np.roll(vectors, 1, axis=0) if based else None
     left = vectors if base is None else vectors - base
