@@ -3,10 +3,9 @@
     python benches/bytes.py [--sets source384,patches] [--bytes 4,8,16,32,64,128,256] [--effort low] [--most 10000]
                             [--tiny] [--save]
 
-By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set that
-is apart.
-RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU microseconds of
-encoding a vector, on one thread.
+By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set
+that is apart. RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU
+microseconds of encoding a vector, on one thread.
 """
 
 import time

@@ -84,7 +84,8 @@ class CompositionalCodes(Quantizer):
     n_groups : int or "auto", default "auto"
         Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
         memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
-        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group elsewhere. Several groups need the selection "group".
+        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group elsewhere.
+        Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
