@@ -124,7 +124,10 @@ impl Kernel for Choose<'_> {
         let m = encoder.codebooks.n_codebooks();
         // With one codebook greedy is exact.
         let searched = match encoder.encoding {
-            Encoding::LocalSearch { start, rounds, seed } if m > 1 => Some((start, rounds, seed)),
+            Encoding::LocalSearch { start, rounds, seed } if m > 1 => {
+                let later = encoder.later.filter(|_| given == Given::Improved);
+                Some((start, later.unwrap_or(rounds), seed))
+            }
             _ => None,
         };
         if searched.is_some() {
