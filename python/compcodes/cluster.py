@@ -5,7 +5,7 @@ Dask is imported by who has a client, not here.
 
 from __future__ import annotations
 
-import contextlib
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ LARGE = 8_000_000
 takes the place of another; it warns of tasks above 10 MB."""
 ATTEMPTS = 3
 """How often work is begun, where a worker takes with it what cannot be computed again."""
+STUCK = "the cluster does nothing of what it was asked for, after it lost workers: try again"
 LOOK = 5.0
 """Seconds after which it is looked whether a cluster does anything."""
 PATIENT_LOOKS = 3
@@ -90,7 +91,7 @@ class Workers:
                 looked, idle = time.monotonic(), idle + 1 if self._is_idle() else 0
                 if idle >= PATIENT_LOOKS:
                     self.client.cancel(list(pending.values()))
-                    raise Stuck("the cluster does nothing of what it was asked for, after it lost workers: try again")
+                    raise Stuck(STUCK)
         results: list[Any] = self.client.gather(list(futures))
         return results
 
@@ -104,10 +105,17 @@ def again(work: Callable[[], T]) -> T:
 
     And where the cluster left off with all its workers.
     """
-    for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(_lost(), Stuck):
+    for attempt in range(ATTEMPTS):
+        try:
             return work()
-    return work()
+        except _lost():
+            if attempt == ATTEMPTS - 1:
+                raise
+        except Stuck:
+            pass
+        # Tasks are forgotten, with where they were meant to be done, when no future of theirs is left in some frame.
+        gc.collect()
+    raise Stuck(STUCK)
 
 
 def _lost() -> type[BaseException]:
