@@ -59,8 +59,14 @@ class Parts:
         parts = [part.equations(own, n_codewords, directions) for part, own in zip(self.parts, codes, strict=True)]
         return sum(A for A, _ in parts), sum(b for _, b in parts)
 
-    def apply(self, codes, n_codewords, P, directions):
-        return sum(part.apply(own, n_codewords, P, directions) for part, own in zip(self.parts, codes, strict=True))
+    def sides(self, codes, n_codewords, shared, directions):
+        parts = zip(self.parts, codes, strict=True)
+        found = [part.sides(own, n_codewords, shared, directions) for part, own in parts]
+        return sum(uses for uses, _ in found), sum(b for _, b in found)
+
+    def apply(self, codes, n_codewords, P, extra, directions):
+        parts = zip(self.parts, codes, strict=True)
+        return sum(part.apply(own, n_codewords, P, extra, directions) for part, own in parts)
 
     def uses(self, codes, n_codewords, selection):
         return sum(part.uses(own, n_codewords, selection) for part, own in zip(self.parts, codes, strict=True))
@@ -145,16 +151,26 @@ def test_the_solver_by_blocks_is_numpys(p):
         solver.solve(-A, b, previous, 0.1)
 
 
-def test_descending_is_the_same_for_any_threads():
+def test_descending_comes_near_the_solution():
     rng = np.random.default_rng(0)
     factor, b = rng.normal(size=(600, 600)) + 100 * np.eye(600), rng.normal(size=(600, 4))
-    A = (factor @ factor.T).astype(np.float32)
-    found = [
-        solver.descend(A, b, np.zeros_like(b), np.diag(A) + 2.0, 0.0, lambda P: 2.0 * P, n_jobs=jobs) for jobs in (1, 3)
-    ]
-    np.testing.assert_array_equal(*found)
-    want = np.linalg.solve(A + 2.0 * np.eye(600), b)
-    assert np.linalg.norm(found[0] - want) < 0.01 * np.linalg.norm(want)
+    A = factor @ factor.T + 2.0 * np.eye(600)
+    found = solver.descend(lambda P: A @ P, b, np.zeros_like(b), np.diag(A), 0.0)
+    want = np.linalg.solve(A, b)
+    assert np.linalg.norm(found - want) < 0.01 * np.linalg.norm(want)
+
+
+def test_what_vectors_add_is_the_same_for_any_threads():
+    rng, X = np.random.default_rng(1), vectors(500, 6)
+    codes, weights = rng.integers(16, size=(500, 2), dtype=np.uint8), rng.random(500)
+    P = rng.normal(size=(32, 6))
+    A, b = cc.normal_equations(X, codes, 16, sample_weight=weights)
+    plain = [_core.apply(X, codes, 16, P, 0.0, weights, jobs) for jobs in (1, 3)]
+    np.testing.assert_array_equal(*plain)
+    np.testing.assert_allclose(plain[0], A @ P, rtol=1e-4, atol=1e-3)
+    uses, side = _core.sides(X, codes, 16, False, weights)
+    np.testing.assert_allclose(uses, np.diag(A), rtol=1e-12)
+    np.testing.assert_array_equal(side, b)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

@@ -39,7 +39,7 @@ mod core {
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::equations::{apply_along, multiply, normal_equations, sums};
+    use super::equations::{apply, multiply, normal_equations, sides, sums};
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
