@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import warnings
 import zlib
 from pathlib import Path
 
@@ -33,6 +34,9 @@ NAMES += ["centroids", "lists", "positions", "bonuses", "shares", "reach", "keys
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, 3e19, np.nan, np.inf, -np.inf]
 
 
+METRICS = [("ip", {}), ("l2", {}), ("cosine", {}), ("ip", {"scale": True}), ("ip", {"residuals": True})]
+
+
 def originals():
     """The files to damage: one of each kind, small, of this version and of those before."""
     rng = np.random.default_rng(0)
@@ -48,8 +52,8 @@ def originals():
     models += [cc.OptimizedProductQuantizer(2, 4, max_iter=1).fit(X), cc.RandomHyperplaneHash(8).fit(X)]
     keys = ["", "\0", "é", 7, b"\xff", ("a", 1), *map(str, range(64))]
     for model in models:
-        for settings in [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}, {"residuals": True}]:
-            index = cc.Index(model, **settings).add(X)
+        for metric, settings in METRICS:
+            index = cc.Index(model, metric, **settings).add(X)
             yield index._core.to_bytes()
             index.remove([3])
             yield index._core.to_bytes()
@@ -255,4 +259,5 @@ def main():
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", cc.MetricWarning)
     main()

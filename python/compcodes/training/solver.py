@@ -192,7 +192,9 @@ def descend(
     scale = (diagonal + ridge)[:, None]
 
     def apply(P: Doubles) -> Doubles:
-        return _core.multiply(A, P, n_jobs) + extra(P)
+        image = _core.multiply(A, P, n_jobs)
+        image += extra(P)
+        return image
 
     residual = b - apply(start)
     change = np.zeros_like(start)
@@ -205,9 +207,11 @@ def descend(
         image += ridge * direction
         step = product / float(np.vdot(direction, image))
         change += step * direction
-        residual -= step * image
-        scaled = residual / scale
+        image *= step
+        residual -= image
+        scaled = np.divide(residual, scale, out=image)
         before, product = product, float(np.vdot(residual, scaled))
-        direction = scaled + product / before * direction
+        direction *= product / before
+        direction += scaled
     change += start
     return change

@@ -15,6 +15,8 @@ use rayon::prelude::*;
 
 /// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
 const CHUNK: usize = 4096;
+/// Rows that a task weighs at once.
+const ROWS: usize = 64;
 /// Dimensions that one task adds up, so that few codebooks still occupy all threads.
 const WIDTH: usize = 64;
 
@@ -188,16 +190,22 @@ pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
 /// # Errors
 /// Another number of rows, or a value beyond f32.
 pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks> {
+    rounded(unknowns.mapv(|value| value as f32), m, k)
+}
+
+fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codebooks> {
     let (rows, d) = unknowns.dim();
     if rows != k && rows != m * k {
         return Err(invalid!("unknowns have {rows} rows, there are {m} codebooks of {k} codewords"));
     }
-    let books = unknowns.mapv(|value| value as f32);
-    let books = books.into_shape_with_order((rows / k, k, d)).expect("contiguous");
-    if !books.iter().all(|value| value.is_finite()) {
+    if !unknowns.iter().all(|value| value.is_finite()) {
         return Err(invalid!("X holds values too large for training in float32: scale it down"));
     }
-    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    let books = unknowns.into_shape_with_order((rows / k, k, d)).expect("contiguous");
+    if rows == m * k {
+        return Codebooks::new(books);
+    }
+    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook").to_owned())
 }
 
 /// Σ w b uᵀ⟨u, p̄⟩ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in `p` (M·K, d), or (K, d)
@@ -214,7 +222,7 @@ pub fn apply_along(
     codes: ArrayView2<'_, u8>,
     n_codewords: usize,
     weights: Option<&[f64]>,
-    p: &Array2<f64>,
+    p: ArrayView2<'_, f64>,
     monitor: &dyn Monitor,
 ) -> Result<Array2<f64>> {
     check(x, codes, n_codewords, weights)?;
@@ -225,56 +233,19 @@ pub fn apply_along(
     // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
     let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
-    let shares = along(&codebooks(&(p / unit), m, k)?, x, codes, weights)?;
+    let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
     let codes = codes.as_standard_layout();
-    let codes = Codes { codes: codes.as_slice().expect("standard layout"), m, k, weights: Some(&shares) };
-    let sums = codes.sums(x, monitor)? * unit;
+    let codes = Codes { codes: codes.as_slice().expect("standard layout"), m, k, weights };
+    let along = |first: usize, x: &[f32], shares: &mut [f64]| codes.along(&books, first, x, shares);
+    let sums = codes.sums_by(x, Some(&along), monitor)? * unit;
     if p.nrows() == m * k {
         return Ok(sums);
     }
     Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
 }
 
-/// w⟨x, p̄⟩/‖x‖² of each vector.
-fn along(
-    books: &Codebooks,
-    x: &dyn Vectors,
-    codes: ArrayView2<'_, u8>,
-    weights: Option<&[f64]>,
-) -> Result<Vec<f64>> {
-    let d = x.dim();
-    let mut shares = vec![0.0; x.n()];
-    let rows = parallel::rows(64);
-    let failed = shares
-        .par_chunks_mut(rows)
-        .enumerate()
-        .map_init(
-            || (vec![0.0f32; rows * d], vec![0.0f32; d]),
-            |(buffer, sum), (i, shares)| {
-                let buffer = &mut buffer[..shares.len() * d];
-                read_finite(x, "X", i * rows, buffer)?;
-                for (r, (x, share)) in buffer.chunks(d).zip(shares).enumerate() {
-                    let row = i * rows + r;
-                    sum.fill(0.0);
-                    for (m, &k) in codes.row(row).iter().enumerate() {
-                        sum.iter_mut().zip(books.codeword(m, usize::from(k))).for_each(|(s, c)| *s += c);
-                    }
-                    let (mut product, mut norm) = (0.0f64, 0.0f64);
-                    for (&x, &s) in x.iter().zip(&*sum) {
-                        product += f64::from(x) * f64::from(s);
-                        norm += f64::from(x) * f64::from(x);
-                    }
-                    if norm > 0.0 {
-                        *share = weights.map_or(1.0, |weights| weights[row]) * product / norm;
-                    }
-                }
-                Ok(())
-            },
-        )
-        .find_first(Result::is_err);
-    failed.unwrap_or(Ok(()))?;
-    Ok(shares)
-}
+/// Writes what rows count from some row on, whose values come along.
+type Weigh<'a> = &'a (dyn Fn(usize, &[f32], &mut [f64]) + Sync);
 
 /// Checked codes, row by row, and the rows' weights.
 struct Codes<'a> {
@@ -315,13 +286,52 @@ impl Codes<'_> {
         block
     }
 
-    /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
+    /// w⟨x, p̄⟩/‖x‖² of the rows `x` from `first` on, where `books` hold what their codes sum up to.
+    fn along(&self, books: &Codebooks, first: usize, x: &[f32], shares: &mut [f64]) {
+        let d = x.len() / shares.len();
+        let parts = shares.par_chunks_mut(ROWS).zip(x.par_chunks(ROWS * d)).enumerate();
+        parts.for_each_init(
+            || vec![0.0f32; d],
+            |sum, (i, (shares, x))| {
+                for (r, (x, share)) in x.chunks_exact(d).zip(shares).enumerate() {
+                    let row = first + i * ROWS + r;
+                    sum.fill(0.0);
+                    for (m, &k) in self.codes[row * self.m..][..self.m].iter().enumerate() {
+                        sum.iter_mut().zip(books.codeword(m, usize::from(k))).for_each(|(s, c)| *s += c);
+                    }
+                    let (mut product, mut norm) = (0.0f64, 0.0f64);
+                    for (&x, &s) in x.iter().zip(&*sum) {
+                        product += f64::from(x) * f64::from(s);
+                        norm += f64::from(x) * f64::from(x);
+                    }
+                    *share = if norm > 0.0 { self.weight(row) * product / norm } else { 0.0 };
+                }
+            },
+        );
+    }
+
+    /// (X Bᵀ)ᵀ.
     fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let Some(weights) = self.weights else { return self.sums_by(x, None, monitor) };
+        let own = |first: usize, _: &[f32], out: &mut [f64]| {
+            out.copy_from_slice(&weights[first..first + out.len()]);
+        };
+        self.sums_by(x, Some(&own), monitor)
+    }
+
+    /// (X Bᵀ)ᵀ, rows weighed as they come: a task for each codebook and stretch of dimensions, chunk after chunk.
+    fn sums_by(
+        &self,
+        x: &dyn Vectors,
+        weigh: Option<Weigh<'_>>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<f64>> {
         let (m, k, d) = (self.m, self.k, x.dim());
         let counter = Counter::new(monitor, x.n() as u64);
         // Few rows where they are long, so that the buffer stays at tens of megabytes.
         let rows = parallel::rows(CHUNK.min((1 << 23) / d).max(1));
         let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
+        let mut weights = vec![0.0f64; if weigh.is_some() { buffer.len() / d } else { 0 }];
         let mut sums = Array3::<f64>::zeros((m, k, d));
         for first in (0..x.n()).step_by(rows) {
             let rows = rows.min(x.n() - first);
@@ -333,6 +343,9 @@ impl Codes<'_> {
                 .map(|(i, buffer)| read_finite(x, "X", first + i * part, buffer))
                 .find_first(Result::is_err);
             failed.unwrap_or(Ok(()))?;
+            if let Some(weigh) = weigh {
+                weigh(first, buffer, &mut weights[..rows]);
+            }
             let tasks: Vec<_> = sums
                 .outer_iter_mut()
                 .enumerate()
@@ -348,9 +361,9 @@ impl Codes<'_> {
                     let mut sum = sums.row_mut(usize::from(code[i]));
                     let sum = sum.as_slice_mut().expect("rows are contiguous").iter_mut();
                     let x = sum.zip(&x[column..column + width]);
-                    match self.weights {
+                    match weigh {
                         None => x.for_each(|(sum, &x)| *sum += f64::from(x)),
-                        Some(weights) => x.for_each(|(sum, &x)| *sum += weights[first + r] * f64::from(x)),
+                        Some(_) => x.for_each(|(sum, &x)| *sum += weights[r] * f64::from(x)),
                     }
                 }
             });

@@ -327,8 +327,9 @@ impl Shards for Local<'_> {
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
-        let apply =
-            |x: &dyn Vectors| apply_along(x, codes.view(), n_codewords, self.weights.as_deref(), p, monitor);
+        let apply = |x: &dyn Vectors| {
+            apply_along(x, codes.view(), n_codewords, self.weights.as_deref(), p.view(), monitor)
+        };
         match directions {
             None => apply(&self.x),
             Some(directions) => apply(&directions.stretched(&self.x)?),
