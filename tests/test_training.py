@@ -1,6 +1,7 @@
 """Training: its two loops, its solver, and the vectors it meets only as sums."""
 
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -236,3 +237,52 @@ def test_an_encoder_of_ones_own_is_a_class_with_two_methods():
     objectives = [entry["objective"] for entry in exact.history]
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[0] < greedy.history[0]["objective"]
+
+
+@pytest.mark.parametrize("n_lists", [None, 5])
+def test_parts_that_are_read_where_they_are_train_as_copies_do(X, tmp_path, n_lists):
+    """Iterations with noise train on parts: views of arrays in memory, copies of what is mapped from a file."""
+    np.save(tmp_path / "x.npy", X)
+    model = {"n_codebooks": 2, "n_codewords": 4, "anneal": 3, "max_iter": 2, "n_lists": n_lists}
+    model["loss"] = cc.InnerProduct(eta=3.0, weight_power=1.0)
+    want = cc.CompositionalCodes(**model).fit(np.load(tmp_path / "x.npy", mmap_mode="r")).codebooks_
+    for rows in (X, X.astype("f8"), np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
+        shards = Local(rows, np.ones(len(rows)))
+        part = shards.part(np.zeros((len(rows), 2), np.uint8), 4, 0, 0)
+        assert isinstance(part.shards.X, _core.SomeRows) and len(part.shards.X) < len(rows)
+        np.testing.assert_array_equal(cc.CompositionalCodes(**model).fit(rows).codebooks_, want)
+
+
+def test_some_rows_are_rows_that_there_are(X):
+    some = _core.SomeRows(X, np.array([3, 0, 3]))
+    assert (len(some), some.shape) == (3, (3, 12))
+    np.testing.assert_array_equal(_core.norms(some), _core.norms(X[[3, 0, 3]]))
+    for rows in ([len(X)], [-1]):
+        with pytest.raises(ValueError, match=f"rows are not all below {len(X)}"):
+            _core.SomeRows(X, np.array(rows))
+
+
+LARGE = """
+import numpy as np
+from compcodes import _core
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+rng = np.random.default_rng(0)
+books, X = rng.normal(size=(8, 256, 4)).astype("f4"), rng.normal(size=(100, 4)).astype("f4")
+for turn in range(4):
+    if turn == 1:  # threads are there, and what they hold
+        before = resident()
+    encoder = _core.Encoder(books, "group", 4.0, encoding=("local-search", 2), n_jobs=2)
+    encoder.encode(X, 2)
+    if turn == 1:
+        assert resident() > before + 8e6, "an encoder holds the products of its codewords"
+    del encoder
+assert resident() < before + 8e6, resident() - before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_what_is_large_goes_back_to_the_system():
+    subprocess.run([sys.executable, "-c", LARGE], check=True, timeout=120)

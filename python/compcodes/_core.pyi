@@ -16,6 +16,7 @@ __all__ = [
     "Moments",
     "RestRows",
     "Shards",
+    "SomeRows",
     "SubspaceEncoder",
     "Target",
     "UnitRows",

@@ -187,9 +187,11 @@ def descend(
         image += ridge * direction
         step = product / float(np.vdot(direction, image))
         change += step * direction
-        residual -= step * image
-        scaled = residual / scale
+        image *= step
+        residual -= image
+        scaled = np.divide(residual, scale, out=image)
         before, product = product, float(np.vdot(residual, scaled))
-        direction = scaled + product / before * direction
+        direction *= product / before
+        direction += scaled
     change += start
     return change

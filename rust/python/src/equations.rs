@@ -1,6 +1,6 @@
 //! The normal equations of the update of codebooks.
 
-use crate::arrays::{Rows, codes, directions, weights_of};
+use crate::arrays::{Rows, codes, directions, in_a_row, weights_of};
 use crate::run::run;
 use compcodes::train::equations::{self, NormalEquations};
 use compcodes::vectors::Vectors;
@@ -28,7 +28,7 @@ pub(crate) fn normal_equations<'py>(
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes) = (rows.view(), codes.as_array());
+    let (x, codes, weights) = (rows.view(), codes.as_array(), in_a_row(&weights));
     let equations = run(py, n_jobs, progress, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
@@ -54,7 +54,7 @@ pub(crate) fn sides<'py>(
 ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes) = (rows.view(), codes.as_array());
+    let (x, codes, weights) = (rows.view(), codes.as_array(), in_a_row(&weights));
     let (diagonal, b) = run(py, n_jobs, None, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
@@ -80,11 +80,12 @@ pub(crate) fn apply<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array().to_owned());
+    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array());
+    let weights = in_a_row(&weights);
     let image = run(py, n_jobs, None, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        equations::apply(x, codes, n_codewords, weights.as_deref(), extra, &p, monitor)
+        equations::apply(x, codes, n_codewords, weights.as_deref(), extra, p, monitor)
     })?;
     Ok(image.into_pyarray(py))
 }

@@ -197,16 +197,22 @@ pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
 /// # Errors
 /// Another number of rows, or a value beyond f32.
 pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks> {
+    rounded(unknowns.mapv(|value| value as f32), m, k)
+}
+
+fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codebooks> {
     let (rows, d) = unknowns.dim();
     if rows != k && rows != m * k {
         return Err(invalid!("unknowns have {rows} rows, there are {m} codebooks of {k} codewords"));
     }
-    let books = unknowns.mapv(|value| value as f32);
-    let books = books.into_shape_with_order((rows / k, k, d)).expect("contiguous");
-    if !books.iter().all(|value| value.is_finite()) {
+    if !unknowns.iter().all(|value| value.is_finite()) {
         return Err(invalid!("X holds values too large for training in float32: scale it down"));
     }
-    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    let books = unknowns.into_shape_with_order((rows / k, k, d)).expect("contiguous");
+    if rows == m * k {
+        return Codebooks::new(books);
+    }
+    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook").to_owned())
 }
 
 /// What a system that is only applied is solved with: the diagonal of A, and b. Where the M codebooks are one they are
@@ -245,7 +251,7 @@ pub fn apply(
     n_codewords: usize,
     weights: Option<&[f64]>,
     extra: f64,
-    p: &Array2<f64>,
+    p: ArrayView2<'_, f64>,
     monitor: &dyn Monitor,
 ) -> Result<Array2<f64>> {
     check(x, codes, n_codewords, weights)?;
@@ -256,7 +262,7 @@ pub fn apply(
     // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
     let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
-    let books = codebooks(&(p / unit), m, k)?;
+    let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
     let codes = codes.as_standard_layout();
     let codes = Codes::new(codes.view(), k, weights);
     let sums = codes.sums(&Image { x, codes: codes.codes, books: &books, extra }, monitor)? * unit;
@@ -486,7 +492,7 @@ mod tests {
                     words.iter().for_each(|&word| want.row_mut(word).scaled_add(share, &x));
                 }
             }
-            let got = apply(&x.view(), codes.view(), 5, weights, 2.5, &p, &()).unwrap();
+            let got = apply(&x.view(), codes.view(), 5, weights, 2.5, p.view(), &()).unwrap();
             assert!((&got - &want).iter().all(|difference| difference.abs() < 1e-3), "{got} {want}");
             let (diagonal, b) = sides(&x.view(), codes.view(), 5, weights, shared, &()).unwrap();
             assert_eq!(diagonal, equations.a.diag());

@@ -360,8 +360,9 @@ impl Shards for Local<'_> {
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
         let weights = self.weights.as_deref();
-        let apply =
-            |x: &dyn Vectors| equations::apply(x, codes.view(), n_codewords, weights, extra, p, monitor);
+        let apply = |x: &dyn Vectors| {
+            equations::apply(x, codes.view(), n_codewords, weights, extra, p.view(), monitor)
+        };
         match directions {
             None => apply(&self.x),
             Some(directions) => apply(&directions.stretched(&self.x)?),
