@@ -318,11 +318,17 @@ class Spread:
         A, b = steps.added(*found)
         return A.astype(np.float64, copy=False), b
 
-    def applied(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Callable[[], Doubles]:
-        """Begin to sum up what the term along x adds to A P, w b uᵀ⟨u, p̄⟩; return what waits for it."""
+    def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
+        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        found = self._added(steps.sides, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        uses, b = steps.added(*found)
+        return uses, b
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
+        """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
         shared = self.engine.share(P)
-        tasks = self._adding(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
-        return lambda: np.asarray(steps.added(*self._gather(tasks)))
+        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, extra, directions))
+        return np.asarray(steps.added(*found))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""

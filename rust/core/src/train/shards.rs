@@ -4,14 +4,14 @@ use crate::codebooks::Codebooks;
 use crate::encode::{Encode, Objective};
 use crate::error::Result;
 use crate::monitor::Monitor;
-use crate::train::equations::{NormalEquations, apply_along};
+use crate::train::equations::{self, NormalEquations};
 use crate::train::moments::Moments;
 use crate::train::parts::drawn;
 use crate::train::reseed::{self, Worst};
 use crate::train::weights::{by_norm, check_weights, norms};
 use crate::vectors::basis::Directions;
 use crate::vectors::{Subset, Vectors, read_finite};
-use ndarray::{Array2, Axis};
+use ndarray::{Array1, Array2, Axis};
 
 /// Weighted vectors and their codes. The sums of parts of them add up to those of the whole.
 pub trait Shards {
@@ -105,7 +105,20 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations>;
 
-    /// What the term along x adds to the plain system: see [`apply_along`].
+    /// The diagonal and the right side of that system: see [`equations::sides`].
+    ///
+    /// # Errors
+    /// See [`moments`](Self::moments).
+    fn sides(
+        &self,
+        codes: &Self::Codes,
+        n_codewords: usize,
+        shared: bool,
+        directions: Option<&Directions>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array1<f64>, Array2<f64>)>;
+
+    /// The left side for the inner-product loss, where η − 1 is `extra`: see [`equations::apply`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -114,6 +127,7 @@ pub trait Shards {
         codes: &Self::Codes,
         p: &Array2<f64>,
         n_codewords: usize,
+        extra: f64,
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>>;
@@ -319,16 +333,36 @@ impl Shards for Local<'_> {
         }
     }
 
+    fn sides(
+        &self,
+        codes: &Self::Codes,
+        n_codewords: usize,
+        shared: bool,
+        directions: Option<&Directions>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array1<f64>, Array2<f64>)> {
+        let weights = self.weights.as_deref();
+        let sides =
+            |x: &dyn Vectors| equations::sides(x, codes.view(), n_codewords, weights, shared, monitor);
+        match directions {
+            None => sides(&self.x),
+            Some(directions) => sides(&directions.stretched(&self.x)?),
+        }
+    }
+
     fn apply(
         &self,
         codes: &Self::Codes,
         p: &Array2<f64>,
         n_codewords: usize,
+        extra: f64,
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
-        let apply =
-            |x: &dyn Vectors| apply_along(x, codes.view(), n_codewords, self.weights.as_deref(), p, monitor);
+        let weights = self.weights.as_deref();
+        let apply = |x: &dyn Vectors| {
+            equations::apply(x, codes.view(), n_codewords, weights, extra, p.view(), monitor)
+        };
         match directions {
             None => apply(&self.x),
             Some(directions) => apply(&directions.stretched(&self.x)?),
