@@ -263,10 +263,6 @@ class Local:
         """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
         return _core.apply(self.X, codes, n_codewords, P, extra, self.weights, self.n_jobs, directions=directions)
 
-    def applied(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Callable[[], Doubles]:
-        """Sum up what the term along x adds to A P when it is waited for."""
-        return lambda: self.apply(codes, n_codewords, P, directions)
-
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
         return _core.uses(codes, n_codewords, selection)

@@ -345,15 +345,12 @@ class Spread:
         return self._gather([self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)])
 
     def _added(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
-        return self._gather(self._adding(step, codes, arguments))
-
-    def _adding(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
-        """Have sums made, no more than `FAN`: of more workers they are added up on these, in a tree."""
+        """Return sums, no more than `FAN`: of more workers they are added up on these, in a tree."""
         tasks = [self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)]
         while len(tasks) > FAN:
             groups = [tasks[first : first + FAN] for first in range(0, len(tasks), FAN)]
             tasks = [self.engine.submit(steps.added, *group) for group in groups]
-        return tasks
+        return self._gather(tasks)
 
     def _with(self, codes: Codes) -> list[tuple[Any, Any]]:
         return list(zip(self.held, codes, strict=True))

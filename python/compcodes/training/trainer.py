@@ -7,7 +7,6 @@ together. The Rust crate's loop is made of the same steps, and held to the same 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
