@@ -20,6 +20,9 @@ use ndarray::{ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 
 /// Queries whose tables are held at once: 8 MB for M = 8.
 pub(super) const BATCH: usize = 1024;
+/// Queries of each thread whose tables are held at once where lists are searched, twice as many at least: each query
+/// is searched alone then, and its tables are still in a cache.
+const BRIEF: usize = 64;
 /// Scales that change nothing.
 const ONES: Levels = [1.0; 256];
 
@@ -132,7 +135,7 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within, monitor)?;
+        let candidates = self.search_some(queries, n_candidates.min(self.len()), within, monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);
@@ -165,7 +168,22 @@ impl Index {
         within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let hits = self.scan(queries, k, within, Scored::Approximation, monitor)?;
+        self.finite(self.scan(queries, k, within, Scored::Approximation, monitor)?)
+    }
+
+    /// As [`search_positions`](Self::search_positions), in any order.
+    pub(super) fn search_some(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        self.finite(self.scan_ordered(queries, (k, false), within, Scored::Approximation, monitor)?)
+    }
+
+    /// Refuses scores that f32 cannot hold.
+    fn finite(&self, hits: Hits) -> Result<Hits> {
         let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
         let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
         let row =
@@ -242,9 +260,22 @@ impl Index {
         scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
+        self.scan_ordered(queries, (k, true), within, scored, monitor)
+    }
+
+    /// As [`scan`](Self::scan); unless `is_sorted`, the k best may come in any order.
+    fn scan_ordered(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        (k, is_sorted): (usize, bool),
+        within: Within<'_>,
+        scored: Scored,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
         let mut hits = Hits::none(queries.nrows(), k, self.len())?;
         let each = |first: usize, scan: Scan<'_>| {
-            let part = scan::search_each(&scan.segments, scan.of, scan.tables, k, scan.isa, scan.monitor)?;
+            let Scan { segments, of, tables, isa, monitor } = scan;
+            let part = scan::search_ordered(&segments, of, tables, (k, is_sorted), isa, monitor)?;
             let rows = s![first..first + part.positions.nrows(), ..];
             hits.scores.slice_mut(rows).assign(&part.scores);
             hits.positions.slice_mut(rows).assign(&part.positions);
@@ -379,7 +410,7 @@ impl Index {
         mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
     ) -> Result<()> {
         let total = queries.nrows() as u64;
-        let batch = lists.batch(BATCH);
+        let batch = lists.batch((BRIEF * rayon::current_num_threads()).clamp(2 * BRIEF, BATCH));
         for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
             let (first, n) = (i * batch, queries.nrows());
             let within = |done: u64, of: u64| {

@@ -49,16 +49,21 @@ impl<'a> Scorer<'a> {
 
     #[inline(always)]
     pub(crate) fn score(&self, vector: &[f32]) -> f64 {
-        let product = || sum(self.query, vector, |q, x| q * x);
         match self.metric {
-            Metric::InnerProduct => product(),
+            Metric::InnerProduct => product(self.query, vector),
             Metric::Cosine => match self.square * square(vector) {
                 0.0 => 0.0,
-                squares => product() / squares.sqrt(),
+                squares => product(self.query, vector) / squares.sqrt(),
             },
             Metric::Euclidean => -sum(self.query, vector, |q, x| (q - x) * (q - x)),
         }
     }
+}
+
+/// ⟨q, x⟩, in f64.
+#[inline(always)]
+fn product(query: &[f32], vector: &[f32]) -> f64 {
+    sum(query, vector, |q, x| q * x)
 }
 
 /// Sums that are added side by side, for the processor to do many at once.
@@ -67,13 +72,8 @@ const LANES: usize = 16;
 /// The sum of `term` over all pairs, in f64, in an order that does not depend on the instruction set.
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut sums = [0.0; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..LANES {
-            sums[i] += term(f64::from(a[i]), f64::from(b[i]));
-        }
-    }
+    let mut sums = sums(a, b, &term);
     for ((&a, &b), sum) in a_rest.iter().zip(b_rest).zip(&mut sums) {
         *sum += term(f64::from(a), f64::from(b));
     }
@@ -85,6 +85,23 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
         width /= 2;
     }
     sums[0]
+}
+
+/// The sums of `term` over whole chunks, lane by lane. The array is never lent, and only constant places of it are used: so
+/// the sums stay in registers, and are added many at a time.
+#[inline(always)]
+fn sums(a: &[[f32; LANES]], b: &[[f32; LANES]], term: &impl Fn(f64, f64) -> f64) -> [f64; LANES] {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        let mut terms = [0.0; LANES];
+        for i in 0..LANES {
+            terms[i] = term(f64::from(a[i]), f64::from(b[i]));
+        }
+        for i in 0..LANES {
+            sums[i] += terms[i];
+        }
+    }
+    sums
 }
 
 /// ‖x − c‖², in f64.
