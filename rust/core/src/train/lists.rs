@@ -4,6 +4,7 @@ use crate::encode::Loss;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::{Vectors, check_dim, read_finite};
+pub use super::balanced::balanced;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 

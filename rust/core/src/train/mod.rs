@@ -4,6 +4,7 @@
 //! loop of its own over the same steps and solves with numpy.
 
 pub mod anneal;
+mod balanced;
 pub mod equations;
 pub mod init;
 pub mod kmeans;
@@ -23,6 +24,7 @@ use crate::codebooks::Codebooks;
 use crate::encode::{Encode, Loss, encoder};
 use crate::error::Result;
 use crate::linalg::conjugate::System;
+use crate::model::Centroids;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use anneal::{pass_seed, perturbed};
@@ -52,6 +54,40 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
     let local = Local::new(x, None)?;
     let directions = training.objective.directions.as_ref();
     train_on(&local.weighted_by_norm(training.weight_power, directions, monitor)?, training, monitor)
+}
+
+/// Learns codebooks for what the centroids of lists leave of `x` (n, d); and the list of each vector, that of least loss. An
+/// error counts along the vector, not along what is left of it.
+///
+/// ```
+/// use compcodes::train::{Training, lists, train_in_lists};
+/// use compcodes::{Index, Model, Selection};
+/// use ndarray::Array2;
+/// let x = Array2::from_shape_fn((400, 4), |(i, j)| ((i * 31 + j * 17) % 101) as f32);
+/// let centroids = lists::balanced(&x.view(), 10, Default::default(), None, 0, &())?;
+/// let training = Training { n_codebooks: 2, n_codewords: 16, anneal: 2, ..Training::reconstruction() };
+/// let (trained, lists) = train_in_lists(&x.view(), &centroids, &training, &())?;
+/// let mut model = Model::new(trained.codebooks, Selection::Group);
+/// model.centroids = Some(centroids);
+/// let mut index = Index::new(model);
+/// index.add(&x.view(), None, &())?;
+/// assert_eq!(index.lists(), Some(lists));
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`train`], or centroids of another d.
+pub fn train_in_lists(
+    x: &dyn Vectors,
+    centroids: &Centroids,
+    training: &Training,
+    monitor: &dyn Monitor,
+) -> Result<(Trained, Vec<u32>)> {
+    let found = centroids.assign(x, None, monitor)?;
+    let directions = training.objective.directions.as_ref();
+    let local = Local::new(x, None)?.in_lists(centroids, &found, training.objective.loss)?;
+    let local = local.weighted_by_norm(training.weight_power, directions, monitor)?;
+    Ok((train_on(&local, training, monitor)?, found))
 }
 
 /// The same for vectors that lie anywhere, and count by the weights they have there.
@@ -205,7 +241,9 @@ impl<'a, S: Shards> Run<'a, S> {
             let start = equations::unknowns(stretched.as_ref().unwrap_or(previous), shared);
             let mut equations = equations(directions)?;
             // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
-            equations.b *= target.loss.eta();
+            if !self.shards.are_weighed() {
+                equations.b *= target.loss.eta();
+            }
             let extra = target.loss.extra();
             let extra_diagonal = &equations.a.diag() * (extra / start.ncols() as f64);
             equations.pull(pull, start.view(), k);

@@ -74,17 +74,28 @@ const LANES: usize = 16;
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut sums = sums(a, b, &term);
-    for ((&a, &b), sum) in a_rest.iter().zip(b_rest).zip(&mut sums) {
-        *sum += term(f64::from(a), f64::from(b));
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            sums[i] += sums[i + width];
+    if !a_rest.is_empty() {
+        // A term of zeros adds 0, which changes no sum.
+        let padded = |rest: &[f32]| {
+            let mut all = [0.0; LANES];
+            all[..rest.len()].copy_from_slice(rest);
+            all
+        };
+        let (a, b) = (padded(a_rest), padded(b_rest));
+        for i in 0..LANES {
+            sums[i] += term(f64::from(a[i]), f64::from(b[i]));
         }
-        width /= 2;
     }
-    sums[0]
+    for i in 0..LANES / 2 {
+        sums[i] += sums[i + LANES / 2];
+    }
+    for i in 0..LANES / 4 {
+        sums[i] += sums[i + LANES / 4];
+    }
+    for i in 0..LANES / 8 {
+        sums[i] += sums[i + LANES / 8];
+    }
+    sums[0] + sums[1]
 }
 
 /// The sums of `term` over whole chunks, lane by lane. The array is never lent, and only constant places of it are used: so
