@@ -110,6 +110,8 @@ def training(jobs):
     }
     encoders = [cc.Greedy(), cc.Beam(3), cc.LocalSearch(4)]
     for selection, (loss, how), encoder in itertools.product(SELECTIONS, losses.items(), encoders):
+        if loss == "chosen" and (selection, encoder) != ("group", encoders[-1]):
+            continue  # it takes as long as nine of the others, and its steps are theirs
         model = cc.CompositionalCodes(
             3, 16, selection, loss=how, encoder=encoder, anneal=2, max_iter=2, tol=0, n_jobs=jobs
         )

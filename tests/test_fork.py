@@ -13,10 +13,14 @@ import numpy as np, compcodes as cc
 warnings.simplefilter("ignore", DeprecationWarning)  # that a process with threads forks
 folder, metric, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 rng = np.random.default_rng(0)
-q = cc.CompositionalCodes.from_codebooks(rng.normal(size=(4, 16, 8)).astype("f4"))
+n_lists = int(sys.argv[4])
+centroids = rng.normal(size=(n_lists, 8)).astype("f4") if n_lists else None
+q = cc.CompositionalCodes.from_codebooks(rng.normal(size=(4, 16, 8)).astype("f4"), centroids=centroids)
 codes = rng.integers(16, size=(20_000, 4)).astype("u1")
+lists = rng.integers(n_lists, size=20_000) if n_lists else None
+some = None if lists is None else lists[:3000]
 X = rng.normal(size=(500, 8)).astype("f4")
-index = cc.Index(q, metric).add_codes(codes)
+index = cc.Index(q, metric).add_codes(codes, lists=lists)
 stop = threading.Event()
 
 
@@ -27,7 +31,7 @@ def search(jobs):
 
 def change():
     while not stop.is_set():
-        index.add_codes(codes[:3000])
+        index.add_codes(codes[:3000], lists=some)
         index.update(X[:5], [1, 2, 3, 4, 5])
         index.remove(index.ids[-3000:])
 
@@ -40,6 +44,9 @@ def child(path):
     index.add(X)
     assert len(index) == n + 500
     index.remove(index.ids[:7])
+    if n_lists:
+        q.assign(X)
+        assert index.search(X[:3], 5, n_probe=n_lists)[1].min() >= 0
     index.save(path)
     assert len(cc.Index.load(path)) == n + 493
 
@@ -77,9 +84,9 @@ print("children", children)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-def test_children_of_a_busy_process_search_and_change_and_save(tmp_path, metric):
-    argv = [sys.executable, "-c", STRESS, str(tmp_path), metric, "2"]
+@pytest.mark.parametrize(("metric", "n_lists"), [("ip", 0), ("l2", 0), ("ip", 30), ("l2", 30)])
+def test_children_of_a_busy_process_search_and_change_and_save(tmp_path, metric, n_lists):
+    argv = [sys.executable, "-c", STRESS, str(tmp_path), metric, "2" if n_lists == 0 else "1", str(n_lists)]
     run = subprocess.run(argv, capture_output=True, text=True, timeout=180)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout.split()[1]) > 0

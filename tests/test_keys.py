@@ -218,8 +218,8 @@ def test_keys_go_with_their_vectors_while_others_are_added_and_removed(quantizer
     thread = threading.Thread(target=look)
     thread.start()
     rng = np.random.default_rng(0)
-    for step in range(20):
-        rows = rng.choice(len(X), 300, replace=False)
+    for step in range(8):
+        rows = rng.choice(len(X), 100, replace=False)
         name = "ab"[step % 2], "ba"[step % 2]
         index.remove([(name[0], int(i)) for i in rows if (name[0], int(i)) in index])
         index.add_codes(codes[rows], [(f"{step}", int(i)) for i in rows])

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from compcodes import cli
+from compcodes.training import tuning
+from compcodes.training.effort import EFFORTS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -69,6 +71,7 @@ def test_examples_run(page, tmp_path, monkeypatch):
             pytest.skip(f"needs {missing(need)}")
     monkeypatch.chdir(tmp_path)
     stand_in(monkeypatch)
+    train_briefly(monkeypatch)
     namespace = {"__name__": "__main__"}
     for needs, language, code in blocks(page):
         if missing(needs):
@@ -80,6 +83,15 @@ def test_examples_run(page, tmp_path, monkeypatch):
         else:
             code = code.replace("size=(20_000, ", "size=(2_000, ")
             exec(compile(code, str(page), "exec"), namespace)
+
+
+def train_briefly(monkeypatch):
+    """Train as the examples say, but on smaller samples and with a few iterations: what they print is not looked at."""
+    for name, value in {"SAMPLE": 600, "QUERIES": 50, "ITERATIONS": 1}.items():
+        monkeypatch.setattr(tuning, name, value)
+    for name, effort in list(EFFORTS.items()):
+        few = effort._replace(anneal=2, max_iter=2, alone=2, rounds=min(effort.rounds, 8))
+        monkeypatch.setitem(EFFORTS, name, few)
 
 
 def stand_in(monkeypatch):

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import compcodes as cc
+from keyed import Keyed
 from plain import SETTINGS, Plain, tables
 
 pytestmark = pytest.mark.isa
@@ -53,6 +54,8 @@ def divided(models) -> list[cc.CompositionalCodes]:
 
 FLAT = models()
 MODELS = {"flat": FLAT, "lists": divided(FLAT)}
+# With keys: of an index with lists, and of two without.
+MODELS["keys"] = [MODELS["lists"][0], *FLAT[1:]]
 
 
 class Machine(RuleBasedStateMachine):
@@ -75,11 +78,15 @@ class Machine(RuleBasedStateMachine):
         self.quantizer, self.settings = MODELS[self.kind][model], SETTINGS[self.setting]
         self.centroids = self.quantizer.centroids_
         self.all = {} if self.centroids is None else {"n_probe": len(self.centroids)}
-        self.index = cc.Index(self.quantizer, n_jobs=jobs, **self.settings)
+        self.index = self.new_index(n_jobs=jobs)
         self.plain = self.new_plain()
         self.whole = model == 1
 
     # -- data
+
+    def new_index(self, **options):
+        make = Keyed.new if self.kind == "keys" else cc.Index
+        return make(self.quantizer, **options, **self.settings)
 
     def new_plain(self):
         return Plain(self.quantizer.codebooks_, **self.settings, centroids=self.centroids)
@@ -106,7 +113,7 @@ class Machine(RuleBasedStateMachine):
 
     def filled(self, rng, n, given):
         """Another index with the same settings, and its model."""
-        index, plain = cc.Index(self.quantizer, **self.settings), self.new_plain()
+        index, plain = self.new_index(), self.new_plain()
         X, ids = self.vectors(rng, n), self.free_ids(rng, n) if given else None
         index.add(X, ids)
         codes, lists = self.encoded(X)
@@ -197,6 +204,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seed=seeds, n=sizes, given=st.booleans())
     def merge(self, seed, n, given):
+        given = given or self.kind == "keys"  # which are never chosen for others
         other, plain = self.filled(np.random.default_rng(seed), n, given)
         assert self.index.merge(other) is self.index
         self.plain.merge(plain, given)
@@ -219,7 +227,8 @@ class Machine(RuleBasedStateMachine):
         """Also over the file that the index is mapped from."""
         path = self.other_path if other else self.path
         self.index.save(path)
-        self.goes_on_with(cc.Index.load(path, mmap=mmap))
+        loaded = cc.Index.load(path, mmap=mmap)
+        self.goes_on_with(self.index.around(loaded) if self.kind == "keys" else loaded)
         COUNTS["save and load"] += 1
 
     @rule(how=st.sampled_from([copy.copy, copy.deepcopy, lambda index: pickle.loads(pickle.dumps(index))]))
@@ -334,7 +343,7 @@ class Machine(RuleBasedStateMachine):
             self.refused(ValueError, lambda: index.add(X))
         elif which == 2:
             self.refused(ValueError, lambda: index.add(X, self.plain.largest + np.array([1, 2, 3, 4, 1])))
-        elif which == 3:
+        elif which == 3 and (len(self.plain) or self.kind != "keys"):
             taken = self.plain.ids[-1] if len(self.plain) else -1
             self.refused(ValueError, lambda: index.add(X, np.append(self.free_ids(rng, 4), taken)))
         elif which == 4:
@@ -390,8 +399,8 @@ def run(setting, kind, examples, steps, seed=None):
 @pytest.mark.parametrize("kind", MODELS)
 def test_an_index_is_its_plain_model(setting, kind):
     before = COUNTS["steps"]
-    run(setting, kind, 40 if kind == "flat" else 25, 50)
-    assert COUNTS["steps"] - before > (1500 if kind == "flat" else 900)
+    run(setting, kind, {"flat": 40, "lists": 25, "keys": 8}[kind], 50)
+    assert COUNTS["steps"] - before > {"flat": 1500, "lists": 900, "keys": 250}[kind]
 
 
 @pytest.mark.skipif(not SOAK, reason="COMPCODES_SOAK=SECONDS runs it: make soak")

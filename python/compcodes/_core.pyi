@@ -173,6 +173,13 @@ class UnitRows:
     def array(self) -> NDArray[Any]: ...
 
 @final
+class SomeRows:
+    def __new__(cls, array: NDArray[Any], rows: NDArray[np.int64]) -> Self: ...
+    def __len__(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+@final
 class Model:
     def __new__(
         cls,

@@ -5,28 +5,21 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import (
-    as_codes,
-    as_count,
-    as_ids,
-    as_numbers,
-    as_queries,
-    as_vectors,
-    check_jobs,
-    check_rows,
-)
+from compcodes import _searching as searching
+from compcodes._arrays import as_codes, as_vectors, check_jobs
 from compcodes._choices import Metric
-from compcodes._filters import FilterLike, as_filter
-from compcodes._keys import as_key, as_keys, key_array
+from compcodes._filters import FilterLike
+from compcodes._names import Names
+from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
-from compcodes.progress import ProgressLike, staged
+from compcodes.progress import ProgressLike
 from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
@@ -44,17 +37,6 @@ else:
     Name = TypeVar("Name")
 
 __all__ = ["Above", "Index", "MetricWarning"]
-
-
-class Above(NamedTuple):
-    """All results above a score: those of query i are ``ids[indptr[i]:indptr[i + 1]]``, best first.
-
-    ``scipy.sparse.csr_array((scores, ids, indptr))`` is a matrix of them, for an index without keys.
-    """
-
-    indptr: NDArray[np.int64]
-    ids: NDArray[Any]
-    scores: NDArray[np.float32]
 
 
 class Index(Generic[Name]):
@@ -169,9 +151,9 @@ class Index(Generic[Name]):
             metric = cast(Metric, self._quantizer.metric_ or "ip")
         if not isinstance(keys, (bool, np.bool_)):
             raise ArgumentTypeError("keys", f"is {keys!r}: want True or False; add takes the keys themselves as ids")
-        self._keys = bool(keys)
+        self._names = Names(bool(keys))
         settings = bool(scale), bool(exact_norms), bool(residuals)
-        self._core = _core.Index(self._quantizer._model(), metric, *settings, self._keys)
+        self._core = _core.Index(self._quantizer._model(), metric, *settings, self._names.keyed)
         self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not suits(self._quantizer, metric):
             warnings.warn(other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
@@ -203,7 +185,7 @@ class Index(Generic[Name]):
             "cosine", an approximation that float32 cannot hold or, for "l2", whose square it cannot (with the row).
         """
         X = as_vectors(X, "X", self._shape[2])
-        names = self._new_names(ids, len(X))
+        names = self._names.new(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
         self._core.add_codes(codes, names, side, self.n_jobs, lists)
         return self
@@ -229,24 +211,8 @@ class Index(Generic[Name]):
         """
         codes = as_codes(codes, self._shape[0])
         places = self._quantizer._places(lists, len(codes))
-        self._core.add_codes(codes, self._new_names(ids, len(codes)), None, self.n_jobs, places)
+        self._core.add_codes(codes, self._names.new(ids, len(codes)), None, self.n_jobs, places)
         return self
-
-    def _new_names(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
-        """What `add` is given to name vectors, for the core."""
-        if ids is None and self._keys:
-            raise ArgumentValueError("ids", "is None: give a key for each vector, since the index has keys")
-        return None if ids is None else self._names(ids, n)
-
-    def _names(self, ids: ArrayLike, n: int | None, name: str = "ids") -> NDArray[np.int64] | list[str]:
-        """Ids or keys of `n` vectors, or of any number, for the core."""
-        if self._keys:
-            return as_keys(ids, n, name)
-        return as_ids(ids, np.size(ids) if n is None else n, name)
-
-    def _read(self, names: NDArray[np.int64] | list[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Ids or keys as the core returns them."""
-        return key_array(names, shape) if isinstance(names, list) else names
 
     def update(self, X: ArrayLike, ids: ArrayLike, *, progress: ProgressLike = None) -> Self:
         """Put other vectors in the place of those with these ids, which keep their ids and places.
@@ -282,7 +248,7 @@ class Index(Generic[Name]):
         True
         """
         X = as_vectors(X, "X", self._shape[2])
-        names = self._names(ids, len(X))
+        names = self._names.given(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
         self._core.update_codes(codes, names, side, self.n_jobs, lists)
         return self
@@ -303,7 +269,7 @@ class Index(Generic[Name]):
         ValueError
             The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        return self._core.remove(self._names(ids, None), self.n_jobs)
+        return self._core.remove(self._names.given(ids, None), self.n_jobs)
 
     def reset(self) -> Self:
         """Remove all vectors. Their ids are not given to others by default."""
@@ -447,72 +413,20 @@ class Index(Generic[Name]):
             below 1; `certify` without `rerank`, or for an index without residuals; `rerank` without `rerank_ids` where
             they are needed; the id of a candidate is not among `rerank_ids`, or one is there twice.
         """
-        queries = as_queries(Q, self._shape[2])
-        k = as_count("k", k)
-        if rerank is None and n_candidates is not None:
-            raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
-        if certify and not self._residuals:
-            raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
-        if certify and rerank is None:
-            raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
-        n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
-        if n_candidates < k:
-            raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
-        if rerank_ids is not None and (rerank is None or callable(rerank)):
-            raise ArgumentValueError(
-                "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
-            )
-        reach = self._reach(n_probe, recall, certify)
-        limits = self._limits(filter, exclude, len(queries))
-        report = staged(progress, "search")
-        if rerank is None:
-            return self._answer(self._core.search(queries, k, None, n_candidates, *limits, self.n_jobs, report, *reach))
-        if callable(rerank) or rerank_ids is not None:
-            vectors = None if callable(rerank) else as_vectors(rerank, "rerank", self._shape[2])
-            row_ids = None
-            if vectors is not None and rerank_ids is not None:
-                row_ids = self._names(rerank_ids, len(vectors), "rerank_ids")
-            candidates = self._core.candidates(queries, n_candidates, certify, *limits, self.n_jobs, report, *reach)
-            if callable(rerank):  # while the index may change
-                wanted = candidates.ids()
-                vectors = _fetched(rerank, self._read(wanted, (len(wanted),)), self._shape[2])
-            assert vectors is not None
-            scores, names, certified = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
-            scores, ids = self._answer((scores, names))
-            return (scores, ids, certified) if certify else (scores, ids)
-        vectors = as_vectors(rerank, "rerank", self._shape[2])
-        if certify:
-            scores, names, certified = self._core.search_certified(
-                queries, k, vectors, n_candidates, *limits, self.n_jobs, report
-            )
-            return (*self._answer((scores, names)), certified)
-        return self._answer(self._core.search(queries, k, vectors, n_candidates, *limits, self.n_jobs, report, *reach))
-
-    def _reach(self, n_probe: int | None, recall: float | None, certify: bool) -> tuple[int | None, float | None]:
-        for name, value in (("n_probe", n_probe), ("recall", recall)):
-            if value is not None and self._quantizer._lists is None:
-                raise ArgumentValueError(name, "goes with an index of lists: fit the model with n_lists")
-            if value is not None and certify:
-                raise ArgumentValueError(name, "and certify are both given: what is proven takes all lists")
-        if n_probe is not None and recall is not None:
-            raise ArgumentValueError("recall", "and n_probe are both given: want one of them")
-        if recall is not None:
-            if isinstance(recall, bool) or not isinstance(recall, (int, float, np.integer, np.floating)):
-                raise ArgumentTypeError("recall", f"is {recall!r}: want a number from 0 to 1")
-            if not 0 <= recall <= 1:
-                raise ArgumentValueError("recall", f"is {recall}: want 0 to 1")
-        return None if n_probe is None else as_count("n_probe", n_probe), recall
-
-    def _limits(self, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
-        """What a search is confined to and what it must not find, for the core."""
-        allowed = None if filter is None else as_filter(filter, "filter", n_queries, self._keys)
-        return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, self._keys)
-
-    def _answer(
-        self, found: tuple[NDArray[np.float32], NDArray[np.int64] | list[str | None]]
-    ) -> tuple[NDArray[np.float32], NDArray[Any]]:
-        scores, names = found
-        return scores, self._read(names, scores.shape)
+        return searching.search(
+            self,
+            Q,
+            k,
+            filter=filter,
+            exclude=exclude,
+            rerank=rerank,
+            rerank_ids=rerank_ids,
+            n_candidates=n_candidates,
+            n_probe=n_probe,
+            recall=recall,
+            certify=certify,
+            progress=progress,
+        )
 
     def search_above(
         self,
@@ -561,18 +475,7 @@ class Index(Generic[Name]):
         >>> len(found.indptr), bool((found.scores >= 8).all())
         (3, True)
         """
-        queries = as_queries(Q, self._shape[2])
-        floors = np.asarray(as_numbers("score", score), dtype=np.float64)
-        if floors.ndim > 1 or (floors.ndim == 1 and len(floors) != len(queries)):
-            raise ArgumentValueError(
-                "score", f"has shape {floors.shape}: want a number, or one for each of {len(queries)} queries"
-            )
-        if not np.isfinite(floors).all():
-            raise ArgumentValueError("score", "holds NaN or an infinity: want finite numbers")
-        limits = self._limits(filter, exclude, len(queries))
-        each, report = _rounded_up(np.broadcast_to(floors, len(queries))), staged(progress, "search")
-        indptr, names, scores = self._core.search_above(queries, each, *limits, self.n_jobs, report)
-        return Above(indptr, self._read(names, scores.shape), scores)
+        return searching.above(self, Q, score, filter=filter, exclude=exclude, progress=progress)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -582,7 +485,7 @@ class Index(Generic[Name]):
         ValueError
             The index has no such id.
         """
-        return self._core.reconstruct(self._names(ids, None), self.n_jobs)
+        return self._core.reconstruct(self._names.given(ids, None), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -590,15 +493,7 @@ class Index(Generic[Name]):
 
     def __contains__(self, id: object) -> bool:
         """Tell whether there is a vector with this id."""
-        if self._keys:
-            try:
-                return self._core.contains(as_key(id))
-            except (ArgumentTypeError, ArgumentValueError):
-                return False
-        if not isinstance(id, (int, np.integer)) or isinstance(id, (bool, np.bool_)):
-            return False
-        id = int(id)
-        return 0 <= id <= _LARGEST and self._core.contains(id)
+        return self._names.among(self._core, id)
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -609,12 +504,12 @@ class Index(Generic[Name]):
     def ids(self) -> NDArray[Name]:
         """A copy of all ids or keys, (n,), in the order they were added."""
         names = self._core.ids()
-        return self._read(names, (len(names),))
+        return self._names.read(names, (len(names),))
 
     @property
     def has_keys(self) -> bool:
         """Whether keys name its vectors, in the place of ids."""
-        return self._keys
+        return self._names.keyed
 
     @property
     def dimension(self) -> int:
@@ -772,27 +667,3 @@ def _from_bytes(
 ) -> Index:
     """Unpickle an index: a pickle holds what a file would."""
     return kind._around(_core.Index.from_bytes(content), n_jobs, "<bytes>", quantizer)
-
-
-_LARGEST = 2**63 - 1
-"""The largest id that there can be."""
-
-
-def _rounded_up(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The least float32 that are at least so much: the same float32 scores are above them."""
-    with np.errstate(over="ignore"):
-        rounded = scores.astype(np.float32)
-    rounded = np.where(rounded < scores, np.nextafter(rounded, np.float32(np.inf)), rounded)
-    limits = np.finfo(np.float32)
-    return np.clip(rounded, limits.min, limits.max).astype(np.float32)
-
-
-def _fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim: int) -> NDArray[Any]:
-    """Ask a callable for the vectors of candidates."""
-    rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
-    if len(rows) != len(ids):
-        raise ArgumentValueError(
-            "rerank", f"returned {len(rows)} rows for {len(ids)} ids: want one for each, in their order"
-        )
-    check_rows("what rerank returned:", rows)
-    return rows

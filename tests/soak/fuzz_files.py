@@ -29,7 +29,7 @@ BATCH = 250
 TEXTS = ["", "0", "-1", "1", "2", "5", "65", "1e9", "nan", "inf", "true", "false", str(2**32), str(2**64 - 1), "[]"]
 TEXTS += ["ip", "cosine", "l2", "group", "m-selection", "m-combination", "greedy", "beam", "free", "signs", "subspaces"]
 NAMES = ["codes", "ids", "levels", "biases", "codebooks", "directions", "basis", "other"]
-NAMES += ["centroids", "lists", "positions", "bonuses", "shares", "reach"]
+NAMES += ["centroids", "lists", "positions", "bonuses", "shares", "reach", "keys", "key_ends"]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, 3e19, np.nan, np.inf, -np.inf]
 
 
@@ -43,13 +43,17 @@ def originals():
     models += [cc.CompositionalCodes.from_codebooks(codebooks).set_params(encoder=cc.Beam(width=2))]
     models += [cc.CompositionalCodes.from_codebooks(codebooks, centroids=rng.normal(size=(5, 4)))]
     models += [cc.CompositionalCodes(2, 4, n_lists=6, effort="low").fit(X)]
+    models += [cc.CompositionalCodes(2, 4, n_groups=2, n_lists=3, metric="l2", effort="low").fit(X)]
+    models += [cc.CompositionalCodes(2, 20, effort="low").fit(X, sample_weight=np.arange(1, 71))]  # codes of a byte
     models += [cc.OptimizedProductQuantizer(2, 4, max_iter=1).fit(X), cc.RandomHyperplaneHash(8).fit(X)]
+    keys = ["", "\0", "é", 7, b"\xff", ("a", 1), *map(str, range(64))]
     for model in models:
         for settings in [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}, {"residuals": True}]:
             index = cc.Index(model, **settings).add(X)
             yield index._core.to_bytes()
             index.remove([3])
             yield index._core.to_bytes()
+        yield cc.Index(model, keys=True).add(X, keys)._core.to_bytes()
     for path in sorted((Path(__file__).parents[1] / "data").glob("v*/*.cc")):
         yield path.read_bytes()
 
@@ -164,11 +168,17 @@ def use(path, folder, mmap):
     Q = rng.normal(size=(3, d)).astype(np.float32)
     steps = {
         "search": lambda: index.search(Q, 5),
-        "filter": lambda: index.search(Q, 5, filter=range(3, 40)),
+        "filter": lambda: index.search(Q, 5, filter=index.ids[3:40] if index.has_keys else range(3, 40)),
         "codes": lambda: index.codes,
         "reconstruct": lambda: index.reconstruct(index.ids[:5]),
-        "add": lambda: index.add(Q),
-        "add codes": lambda: index.add_codes(np.zeros((2, M), np.uint8)),
+        "add": lambda: index.add(Q, ["new", b"new", 10**30] if index.has_keys else None),
+        "add codes": lambda: index.add_codes(
+            np.zeros((2, M), np.uint8),
+            ["newer", "newest"] if index.has_keys else None,
+            lists=None if index.list_sizes is None else [0, 0],
+        ),
+        "update": lambda: index.update(Q[:1], index.ids[:1]),
+        "some lists": lambda: index.search(Q, 5, n_probe=None if index.list_sizes is None else 2),
         "merge": lambda: copy.deepcopy(index).merge(index),
         "remove": lambda: index.remove(index.ids[::2]),
         "search again": lambda: index.search(Q, 5),

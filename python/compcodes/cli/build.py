@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         else:
             X = load_vectors(args.vectors, args.column)
             if ids is not None:  # before the vectors are encoded, and not after
-                index._names(ids, len(X))
+                index._names.given(ids, len(X))
             if isinstance(X, Files):
                 _add(index, X, ids, args.progress)
             else:

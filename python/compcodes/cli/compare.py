@@ -24,6 +24,7 @@ from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data import load, load_queries
 from compcodes.plot import thinned
 from compcodes.progress import Bar
+from compcodes.quantizers._settings import stages as stages_of
 from compcodes.training.effort import EFFORTS
 
 NAME = "compare"
@@ -181,7 +182,7 @@ def _stages(jobs: list[tuple[str, int]], n: int, args: argparse.Namespace) -> di
         if method.cls == "CompositionalCodes":
             model = method.make(n_bytes, **_effort(method, args))
             each = 1.0 if model.encoder == "local-search" else 0.1
-            passes = model._stages(n)
+            passes = stages_of(model, n)
             stages |= {f"{name} {n_bytes} {stage}": each * n_bytes / 8 * share / n for stage, share in passes.items()}
             stages[f"{name} {n_bytes} encode"] = 8 * each * n_bytes / 8
         else:

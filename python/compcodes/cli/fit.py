@@ -27,6 +27,7 @@ from compcodes.cli.common import (
 from compcodes.cli.parameters import add_column, add_parameter, groups, whole
 from compcodes.data import Files, load_queries
 from compcodes.progress import Bar
+from compcodes.quantizers._settings import anneals, stages
 
 NAME = "fit"
 
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with called(names), cluster_of(args.scheduler), Stopwatch() as watch:
         quantizer = CompositionalCodes(n_jobs=args.jobs, **parameters)
         if isinstance(args.progress, Bar):
-            args.progress.expect(quantizer._stages(len(X)))
+            args.progress.expect(stages(quantizer, len(X)))
         quantizer.fit(_on_cluster(X) if args.scheduler else X, queries=queries, progress=args.progress)
     with written(args.output):
         quantizer.save(args.output)
@@ -163,7 +164,7 @@ def _choose_encoder(args: argparse.Namespace) -> None:
 def _why(quantizer: CompositionalCodes) -> str:
     """Say why training ended."""
     history, asked = quantizer.history_, quantizer.max_iter
-    before = "after those with noise " if quantizer._anneals() else ""
+    before = "after those with noise " if anneals(quantizer) else ""
     if history[-1]["objective"] == 0:
         return "the start is exact"
     if asked is not None and history[-1]["iteration"] >= asked:

@@ -59,7 +59,7 @@ def build(
         first = 0
         for codes, lists, side in checkpoint.pieces():
             own = None if ids is None else ids[first : first + len(codes)]
-            index._core.add_codes(codes, index._new_names(own, len(codes)), side, index.n_jobs, lists)
+            index._core.add_codes(codes, index._names.new(own, len(codes)), side, index.n_jobs, lists)
             first += len(codes)
     return min(known, n)
 

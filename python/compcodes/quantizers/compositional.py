@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import (
-    RandomState,
-    as_count,
-    as_numbers,
-    as_queries,
-    as_seed,
-    as_vectors,
-    as_weights,
-    check_features,
-    check_jobs,
-    check_range,
-    check_rows,
-)
-from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start, check_choice
-from compcodes.cluster import again
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes._arrays import RandomState, as_vectors
+from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._fitting import Fitted, absorbed, begun, fitted, refuse_unnamed, training_data
+from compcodes.quantizers._settings import check, coder
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
-from compcodes.training import lists as training_lists
-from compcodes.training.effort import EFFORTS
-from compcodes.training.effort import Effort as Efforts
-from compcodes.training.groups import TOGETHER, Groups, GroupTrainer, grouped
+from compcodes.training.groups import Groups
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Local, Report, Shards
-from compcodes.training.sources import is_dask_array, spread_of
-from compcodes.training.trainer import Trained, Trainer
-from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE, tune
-from compcodes.training.unit import unit, unit_rows
+from compcodes.training.sources import is_dask_array
+from compcodes.training.unit import unit_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["CompositionalCodes", "NotFittedError"]
-
-PART = 200
-"""Vectors per codeword that an iteration with noise trains on, about."""
 
 
 @Quantizer.register
@@ -249,25 +227,8 @@ class CompositionalCodes(Quantizer):
         TypeError
             An array is not of real numbers; or `y` looks like queries or weights that were not named.
         """
-        self._check()
-        spread = spread_of(X, self.metric == "cosine", self.n_jobs)
-        shards: Shards
-        if spread is None:
-            X, weights = self._training_data(X, sample_weight)
-            shards = Local(X, n_jobs=self.n_jobs)
-        else:
-            shards = spread
-            weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
-        _refuse_unnamed(y, shards.shape)
-        if queries is not None:
-            queries = as_queries(queries, shards.shape[1], "queries")
-            if len(queries) == 0:
-                raise ArgumentValueError("queries", f"has shape {queries.shape}: want at least one, or None")
-            check_rows("queries", queries)
-            queries = unit(queries) if self.metric == "cosine" else queries
-        if weights is not None:
-            weights = weights / weights.max()  # tiny ones would vanish in products
-        self._adopt(*again(lambda: self._train(shards, queries, weights, self.max_train, progress)))
+        check(self)
+        self._adopt(fitted(self, X, y, queries, sample_weight, progress))
         return self
 
     def partial_fit(
@@ -320,192 +281,30 @@ class CompositionalCodes(Quantizer):
         >>> q.history_[-1]["vectors"]
         3000
         """
-        self._check()
-        X, weights = self._training_data(X, sample_weight)
-        _refuse_unnamed(y, X.shape)
+        check(self)
+        X, weights = training_data(self, X, sample_weight)
+        refuse_unnamed(y, X.shape)
         if not hasattr(self, "codebooks_"):
-            if self._count_groups(X.shape[1]) > 1:
-                raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
-            plain = Local(X, n_jobs=self.n_jobs)
-            trainer, trained, loss, made, groups = self._train(plain, None, weights, None, progress)
-            sums = trainer.sums(trained.codes)
-            self._adopt(trainer, trained, loss, made, groups)
-            self._past = streaming.Past(trained.codebooks, *sums)
+            made, past = begun(self, X, weights, progress)
+            self._adopt(made)
+            self._past = past
             return self
-        codebooks = self.codebooks_
-        if self._groups is not None:
-            raise ArgumentValueError("n_groups", f"is {self.n_groups_} in the model: want 1 for partial_fit, or fit")
-        for name, have in [
-            ("n_codebooks", codebooks.shape[0]),
-            ("n_codewords", codebooks.shape[1]),
-            ("selection", self._selection),
-            ("metric", self.metric_ or "ip"),
-        ]:
-            if getattr(self, name) != have:
-                raise ArgumentValueError(
-                    name, f"is {getattr(self, name)!r}, the model has {have!r}: want the same, or fit anew"
-                )
-        check_features(X, codebooks.shape[2], type(self).__name__)
-        last = self.history_[-1] if self.history_ else {}
-        iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
-        seed = (as_seed(self.random_state) + iteration) % 2**64
-        shards = Local(X, weights, self.n_jobs)
-        if self._lists is not None:
-            shards = training_lists.based(shards, self._lists, self._lists.assign(X, self.n_jobs)[0])
-        trainer = self._trainer(shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
-        directions = self.directions_ if len(self.directions_) else None
-        trainer = trainer.with_loss(losses.as_loss(self.loss_), directions=directions)
-        past = self._past if self._past is not None and self._past.codebooks is codebooks else None  # or replaced
-        start = time.perf_counter()
-        codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
-        entry = {
-            "iteration": iteration,
-            "objective": objective,
-            "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
-            "vectors": seen + len(X),
-        }
+        codebooks, past, entry = absorbed(self, X, weights, progress)
         divided = self._lists
         self._set(codebooks, self._selection)
-        self._lists = divided
-        self._past = past
+        self._lists, self._past = divided, past
         self.history_ = [*self.history_, entry]
         return self
 
-    def _training_data(
-        self, X: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-        vectors = as_vectors(X, "X")
-        if len(vectors) == 0:
-            raise ArgumentValueError("X", f"has shape {vectors.shape}: training needs at least one vector")
-        vectors = unit_rows(vectors) if self.metric == "cosine" else vectors
-        return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
-
-    def _train(
-        self,
-        plain: Shards,
-        queries: NDArray[np.float32] | None,
-        weights: NDArray[np.float64] | None,
-        max_train: int | None,
-        progress: ProgressLike,
-    ) -> tuple[Trainer, Trained, losses.Loss, _core.Lists | None, Groups | None]:
-        loss, seed = losses.as_loss(self._loss()), as_seed(self.random_state)
-        init, n_groups = self._init_for(plain.shape[1]), self._count_groups(plain.shape[1])
-        if n_groups > 1 and not isinstance(init, str):
-            raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
-        if n_groups > 1 and not isinstance(plain, Local):
-            raise ArgumentValueError(
-                "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
-            )
-        if isinstance(loss, losses.InnerProduct):
-            tuner = self._trainer(plain, seed, staged(progress, "choose loss"))
-            # Groups have the parameters that suit one of them.
-            tuner = replace(tuner, n_codebooks=-(-self.n_codebooks // n_groups))
-            loss = tune(tuner, loss, queries)
-        shards, made = plain.with_weights(weights), None
-        if self.n_lists is not None or self.list_size is not None:
-            if not isinstance(shards, Local):
-                name = "n_lists" if self.list_size is None else "list_size"
-                raise ArgumentValueError(
-                    name, "asks for lists, which are trained on vectors of this machine: fit a sample"
-                )
-            count, eta = self._count_lists(shards.shape[0]), getattr(loss, "eta", None) or 1.0
-            report = staged(progress, "lists")
-            made, places = training_lists.train_lists(shards, count, eta, self.metric, queries, seed, report)
-            shards = training_lists.based(shards, made, places)
-        trainer = self._trainer(shards, seed, staged(progress, "fit")).with_loss(loss, queries)
-        if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
-            loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
-        trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
-        if n_groups == 1:
-            return trainer, trainer.run(init), loss, made, None
-        whole = trainer
-        if made is not None:  # groups learn what the centroids leave, for the squared error
-            whole = replace(trainer, shards=training_lists.left(cast(Local, trainer.shards)), objective=Objective())
-        trained, groups = GroupTrainer(whole, n_groups).run(cast(str, init))
-        return trainer, trained, loss, made, groups
-
-    def _count_lists(self, n: int) -> int:
-        count = training_lists.ListSizes(self.n_lists, self.list_size).of(n)
-        if count > n:
-            raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors")
-        return count
-
-    def _count_groups(self, dim: int) -> int:
-        if self.selection != "group" and self.n_groups == "auto" and self.n_codebooks <= TOGETHER:
-            return 1
-        count = grouped(self.n_groups, self.n_codebooks, self.n_codewords, dim)
-        if count > 1 and self.selection != "group":
-            raise ArgumentValueError("selection", f"is {self.selection!r}, in {count} groups: want 'group'")
-        return count
-
-    def _adopt(
-        self,
-        trainer: Trainer,
-        trained: Trained,
-        loss: losses.Loss,
-        made: _core.Lists | None,
-        groups: Groups | None,
-    ) -> None:
-        self._set(trained.codebooks, self.selection)
-        self._lists, self._groups = made, groups
-        none = np.zeros((0, self.n_features_in_), np.float32)
-        directions = trainer.objective.directions
-        self._direct(none if directions is None else directions)
+    def _adopt(self, made: Fitted) -> None:
+        self._set(made.trained.codebooks, self.selection)
+        self._lists, self._groups = made.lists, made.groups
+        directions = made.trainer.objective.directions
+        self._direct(np.zeros((0, self.n_features_in_), np.float32) if directions is None else directions)
         self._search = 0, None
-        self.history_ = trained.history
+        self.history_ = made.trained.history
         self.metric_ = self.metric
-        self.loss_ = losses.parameters(loss)
-
-    def _trainer(self, shards: Shards, seed: int, report: Report | None, passes: int | None = None) -> Trainer:
-        encoder, effort = self._coder(), EFFORTS[self.effort]
-        if self._count_groups(shards.shape[1]) > 1:
-            effort = effort.of_group()
-        anneal = self._anneals(effort)
-        max_iter = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
-        return Trainer(
-            shards,
-            n_codebooks=self.n_codebooks,
-            n_codewords=self.n_codewords,
-            selection=self.selection,
-            max_iter=max_iter,
-            tol=self.tol,
-            ridge=self.ridge,
-            shrinkage=self.shrinkage,
-            seed=seed,
-            encoder=encoder,
-            anneal=anneal,
-            n_jobs=self.n_jobs,
-            report=report,
-            passes=passes,
-        )
-
-    def _stages(self, n: int) -> dict[str, float]:
-        """Return the stages of `fit` of `n` vectors, and about how long each takes beside the other."""
-        effort, anneal = EFFORTS[self.effort], self._anneals()
-        rest = (effort.max_iter if anneal else effort.alone) if self.max_iter is None else self.max_iter
-        passes = anneal * min(n, PART * self.n_codewords) + (rest + 2) * n
-        named = losses.as_loss(self._loss())
-        if not isinstance(named, losses.InnerProduct) or None not in (named.eta, named.weight_power):
-            return {"fit": passes}
-        return {"choose loss": CANDIDATES * (ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}
-
-    def _anneals(self, effort: Efforts | None = None) -> int:
-        """Return the number of iterations with noise."""
-        if not self._coder().anneals or not isinstance(self.init, str):
-            return 0
-        return (effort or EFFORTS[self.effort]).anneal if self.anneal is None else self.anneal
-
-    def _coder(self) -> encoders.Encoder:
-        """Return the encoder with its parameters."""
-        if self.encoder == encoders.LocalSearch.name:
-            return encoders.LocalSearch(EFFORTS[self.effort].rounds)
-        return encoders.as_encoder(self.encoder)
-
-    def _loss(self) -> str | losses.Loss:
-        """Return the loss that was asked for, or that of the metric."""
-        if self.loss is None:
-            return "reconstruction" if self.metric == "l2" else "inner-product"
-        return self.loss
+        self.loss_ = losses.parameters(made.loss)
 
     @property
     def centroids_(self) -> NDArray[np.float32] | None:
@@ -634,7 +433,7 @@ class CompositionalCodes(Quantizer):
     def _follow(self, model: _core.Model) -> None:
         if model.directions is not None:
             self._direct(model.directions)
-        if self._coder().steps() != model.encoding:
+        if coder(self).steps() != model.encoding:
             self.encoder = encoders.of(*model.encoding)
         if (self.loss_.get("eta") or 1.0) != model.eta:
             self.loss_ = losses.parameters(losses.InnerProduct(eta=model.eta))
@@ -646,7 +445,7 @@ class CompositionalCodes(Quantizer):
         seed, start = self._search
         return {
             "eta": self.loss_.get("eta") or 1.0,
-            "encoding": self._coder().steps(),
+            "encoding": coder(self).steps(),
             "seed": seed,
             "start": start,
             "directions": self.directions_,
@@ -669,59 +468,6 @@ class CompositionalCodes(Quantizer):
         since = {"metric": "ip", "effort": "default", "n_lists": None, "list_size": None, "n_groups": "auto"}
         super().__setstate__({**since, **state})  # pickles of releases that did not know them
 
-    def _check(self) -> None:
-        for name, low, high in [
-            ("n_codebooks", 1, 256),
-            ("n_codewords", 2, 256),
-            ("anneal", 0, None),
-            ("max_iter", 0, None),
-        ]:
-            if getattr(self, name) is not None or low > 0:
-                check_range(name, getattr(self, name), low, high)
-        check_choice("effort", self.effort, Effort)
-        if self.n_groups != "auto":
-            as_count("n_groups", self.n_groups)
-        if self.max_train is not None:
-            as_count("max_train", self.max_train)
-        if self.list_size is not None:
-            as_count("list_size", self.list_size)
-            if self.n_lists is not None:
-                raise ArgumentValueError("list_size", "and n_lists are both given: want one of them")
-        if self.n_lists is not None and not (isinstance(self.n_lists, str) and self.n_lists == "auto"):
-            if isinstance(self.n_lists, str):
-                raise ArgumentValueError("n_lists", f"is {self.n_lists!r}: want a number, 'auto' or None")
-            check_range("n_lists", self.n_lists, 1, 2**20)
-        check_jobs(self.n_jobs)
-        check_choice("metric", self.metric, Metric)
-        check_choice("selection", self.selection, Selection)
-        if isinstance(self.init, str):
-            check_choice("init", self.init, Start)
-        for name, positive in [("tol", False), ("ridge", True), ("shrinkage", False)]:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-                raise ArgumentTypeError(name, f"is {value!r}: want a number")
-            if not (np.isfinite(value) and (value > 0 or (value == 0 and not positive))):
-                raise ArgumentValueError(
-                    name, f"is {value}: want a finite number {'above' if positive else 'of at least'} 0"
-                )
-        if self.shrinkage > 1e9:
-            raise ArgumentValueError("shrinkage", f"is {self.shrinkage}: want at most 1e9")
-        if self.selection == "m-combination" and self.n_codewords < self.n_codebooks:
-            raise ArgumentValueError(
-                "n_codewords", f"is {self.n_codewords}: m-combination chooses {self.n_codebooks} different codewords"
-            )
-
-    def _init_for(self, dim: int) -> str | NDArray[np.float32]:
-        if isinstance(self.init, str):
-            return self.init
-        codebooks = np.array(as_numbers("init", self.init), dtype=np.float32, order="C")
-        if not np.isfinite(codebooks).all():
-            raise ArgumentValueError("init", "holds NaN, an infinity or a value beyond float32")
-        want = (self.n_codebooks, self.n_codewords, dim)
-        if codebooks.shape != want:
-            raise ArgumentValueError("init", f"has shape {codebooks.shape}: want {want}")
-        return codebooks
-
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         self._past = self._lists = self._groups = None
         super()._set(codebooks, selection)
@@ -734,7 +480,7 @@ class CompositionalCodes(Quantizer):
         """Return the encoder of the codebooks, prepared once."""
         codebooks = self._fitted()
         settings = encoder, eta, selection, (seed, start) = (
-            self._coder(),
+            coder(self),
             self.loss_.get("eta") or 1.0,
             self._selection,
             self._search,
@@ -752,20 +498,4 @@ class CompositionalCodes(Quantizer):
                 start,
                 None if self._groups is None else self._groups.parts(),
             ),
-        )
-
-
-def _refuse_unnamed(y: object, vectors: tuple[int, int]) -> None:
-    """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
-    if y is None:
-        return
-    try:
-        shape = np.asarray(y).shape
-    except ValueError:  # a ragged list
-        return
-    if not shape or shape[0] != vectors[0] or shape[1:] == vectors[1:]:
-        raise ArgumentTypeError(
-            "y",
-            f"has shape {shape} beside X of shape {vectors}: want nothing or targets, which are ignored; queries and "
-            "weights are given by name, fit(X, queries=…, sample_weight=…)",
         )

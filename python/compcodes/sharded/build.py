@@ -20,6 +20,7 @@ from compcodes.data.files import new_file
 from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
 from compcodes.index import Index
+from compcodes.sharded.change import take
 from compcodes.training.held import block_of
 from compcodes.training.sources import is_dask_array
 
@@ -91,7 +92,13 @@ def add_all(
 
     def add(run: tuple[int, int], source: str, path: Path) -> None:
         try:
-            index._take([(path, _core.Index.load(os.fspath(path), True), source)], run[0], in_order=True)
+            take(
+                index.path,
+                index._opened,
+                [(path, _core.Index.load(os.fspath(path), True), source)],
+                run[0],
+                in_order=True,
+            )
         finally:
             path.unlink(missing_ok=True)
         done[0] += run[1] - run[0]

@@ -7,35 +7,30 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core
-from compcodes._arrays import as_count, as_ids, as_queries, as_vectors, check_jobs
+from compcodes._arrays import as_count, as_ids, as_vectors, check_jobs
 from compcodes._choices import Metric
-from compcodes._filters import as_filter
 from compcodes.data.files import new_file
-from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
-from compcodes.index import Index, MetricWarning, _fetched
+from compcodes.index import Index, MetricWarning
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.protocol import QuantizerLike
 from compcodes.quantizers.quantizer import Quantizer
-from compcodes.sharded import manifest as manifests
+from compcodes.sharded import change
+from compcodes.sharded.change import ENDING, LARGEST, refuse_other, take
 from compcodes.sharded.manifest import MANIFEST, Manifest, Shard, commit, crc_of, fingerprint
-from compcodes.sharded.opened import Choice, Opened, opened
+from compcodes.sharded.opened import Opened, opened
+from compcodes.sharded.search import search
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["ShardedIndex"]
-
-LARGEST = 2**63 - 1
-ENDING = ".compcodes"
 
 
 class ShardedIndex:
@@ -193,7 +188,7 @@ class ShardedIndex:
         else:
             index = cls(path, n_jobs)
             own = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
-            index._check(own, "the quantizer")
+            refuse_other(index._opened.manifest, own, "the quantizer")
         if rows.shape[1] != index._opened.manifest.shape[2]:
             dims = index._opened.manifest.shape[2]
             raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
@@ -257,89 +252,17 @@ class ShardedIndex:
             A file cannot be read or written.
         """
         index = shard if isinstance(shard, Index) else Index.load(shard, self.n_jobs, mmap=True)
-        self._check(index, "shard" if isinstance(shard, Index) else os.fspath(shard))
+        refuse_other(self._opened.manifest, index, "shard" if isinstance(shard, Index) else os.fspath(shard))
         partial = new_file(self.path)
         try:
             if isinstance(shard, Index):
                 index.save(partial)
             else:
                 shutil.copyfile(shard, partial)
-            self._take([(partial, index._core, source)], first_id)
+            take(self.path, self._opened, [(partial, index._core, source)], first_id)
         finally:
             partial.unlink(missing_ok=True)
         return self.refresh()
-
-    def _check(self, index: Index, name: str) -> None:
-        """Refuse what codes of another model, or of other settings, are in."""
-        manifest = self._opened.manifest
-        if index.has_keys:
-            raise ArgumentValueError("shard", "has keys: shards name vectors by numbers")
-        if index._quantizer._lists is not None:
-            # The fingerprint is of the codebooks alone.
-            raise ArgumentValueError("shard", f"has lists ({name}): shards are of a model without n_lists")
-        codebooks = index._quantizer.codebooks_
-        other = fingerprint(codebooks)
-        if other != manifest.fingerprint:
-            raise ArgumentValueError(
-                "shard",
-                f"is of another model ({name} has the fingerprint {other[:12]}, the index "
-                f"{manifest.fingerprint[:12]}): its codes are sums of other codewords",
-            )
-        if index._core.settings() != manifest.settings:
-            raise ArgumentValueError(
-                "shard",
-                f"has (metric, scale, exact_norms, residuals) {index._core.settings()}, the index {manifest.settings}: "
-                "want the same",
-            )
-
-    def _take(
-        self,
-        files: list[tuple[Path, _core.Index, str | None]],
-        first_id: int | None = None,
-        in_order: bool = False,
-    ) -> None:
-        """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids.
-
-        It is not open then: that is for `refresh`.
-        """
-        checked = [(path, index, source, path.stat().st_size, crc_of(path)) for path, index, source in files]
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            shards, next_id = list(current.shards), current.next_id
-            for path, index, source, size, crc in checked:
-                ids = np.asarray(index.ids(), np.int64)
-                by_position = bool((ids == np.arange(len(ids))).all())
-                first = (next_id if by_position else 0) if first_id is None else first_id
-                low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
-                if first < 0 or high > LARGEST:
-                    raise ArgumentValueError("first_id", f"is {first}: want at least 0, and ids of at most 2**63 - 1")
-                self._refuse_known(current, shards[len(current.shards) :], ids + first, low, high)
-                name = f"shard-{current.version + 1}-{len(shards)}{ENDING}"
-                os.replace(path, self.path / name)
-                shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
-                next_id = max(next_id, high + 1)
-            if in_order:
-                shards.sort(key=lambda shard: shard.first_id)
-            return replace(current, shards=tuple(shards), next_id=next_id)
-
-        commit(self.path, made)
-
-    def _refuse_known(self, current: Manifest, new: list[Shard], ids: NDArray[np.int64], low: int, high: int) -> None:
-        """Refuse ids that are there already."""
-        if not len(ids):
-            return
-        for shard in new:
-            if low <= shard.highest_id and shard.lowest_id <= high:
-                raise ValueError(f"ids {low} to {high} overlap those of another shard: give first_id")
-        if any(low <= shard.highest_id and shard.lowest_id <= high for shard in current.shards):
-            found = opened(self.path, self._opened).shards.find(ids)
-            if (found >= 0).any():
-                raise ValueError(f"ids hold {ids[np.argmax(found >= 0)]}, which the index has already: give first_id")
-
-    def _commit(self, change: Callable[[Manifest | None], Manifest]) -> None:
-        commit(self.path, change)
-        self.refresh()
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids.
@@ -357,25 +280,8 @@ class ShardedIndex:
             The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
         wanted = as_ids(ids, np.size(ids))
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            now = opened(self.path)
-            found = now.shards.find(wanted, self.n_jobs)
-            if (found < 0).any():
-                raise ValueError(f"the index has no id {wanted[np.argmax(found < 0)]}")
-            starts, shards = now.starts, list(current.shards)
-            for i, shard in enumerate(shards):
-                own = found[(found >= starts[i]) & (found < starts[i + 1])] - starts[i]
-                if not len(own):
-                    continue
-                positions = np.union1d(now.removed[i], own)
-                name = f"removed-{current.version + 1}-{i}.npy"
-                _save(self.path, name, positions)
-                shards[i] = replace(shard, removed=name, n_removed=len(positions))
-            return replace(current, shards=tuple(shards))
-
-        self._commit(made)
+        change.remove(self.path, wanted, self.n_jobs)
+        self.refresh()
         return len(np.unique(wanted))
 
     def compact(self, share: float = 0.0) -> Self:
@@ -388,40 +294,8 @@ class ShardedIndex:
         ShardedIndex
             Itself, at the new version if there was anything to do.
         """
-
-        def made(current: Manifest | None) -> Manifest:
-            assert current is not None
-            now, shards = opened(self.path), []
-            for i, shard in enumerate(current.shards):
-                if shard.n_removed <= share * shard.vectors:
-                    shards.append(shard)
-                    continue
-                index = _core.Index.load(os.fspath(self.path / shard.file), False, self.n_jobs)
-                index.remove(np.asarray(index.ids(), np.int64)[now.removed[i]], self.n_jobs)
-                if not len(index):
-                    continue
-                ids = np.asarray(index.ids(), np.int64) + shard.first_id
-                name = f"shard-{current.version + 1}-{i}{ENDING}"
-                index.save(os.fspath(self.path / name), self.n_jobs)
-                path = self.path / name
-                shards.append(
-                    replace(
-                        shard,
-                        file=name,
-                        vectors=len(index),
-                        lowest_id=int(ids.min()),
-                        highest_id=int(ids.max()),
-                        bytes=path.stat().st_size,
-                        crc32=crc_of(path),
-                        removed=None,
-                        n_removed=0,
-                    )
-                )
-            return replace(current, shards=tuple(shards))
-
-        if any(shard.n_removed > share * shard.vectors for shard in manifests.read(self.path).shards):
-            self._commit(made)
-        return self
+        change.compact(self.path, share, self.n_jobs)
+        return self.refresh()
 
     def refresh(self) -> Self:
         """Go on with the current version of the folder; searches under way end with the one they began with."""
@@ -477,51 +351,19 @@ class ShardedIndex:
         ValueError
             As in `Index.search`.
         """
-        now = self._opened
-        dim = now.manifest.shape[2]
-        queries, k = as_queries(Q, dim), as_count("k", k)
-        if rerank is None and n_candidates is not None:
-            raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
-        if rerank_ids is not None and (rerank is None or callable(rerank)):
-            raise ArgumentValueError(
-                "rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows"
-            )
-        n_candidates = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
-        if n_candidates < k:
-            raise ArgumentValueError("n_candidates", f"is {n_candidates}: want at least k, {k}")
-        choice, report = _choice(now, filter, len(queries)), staged(progress, "search")
-        if client is not None:
-            from compcodes.sharded.cluster import search_on
-
-            wanted = k if rerank is None else min(n_candidates, int(now.starts[-1]))
-            scores, ids, positions = search_on(client, self.path, now, queries, wanted, choice, report)
-            if rerank is None:
-                return scores, ids
-            candidates, places = now.shards.chosen(positions)
-        elif rerank is None:
-            scores, ids, _ = now.shards.search(queries, k, *choice.arguments(), self.n_jobs, report)
-            return scores, ids
-        else:
-            limits = choice.arguments()
-            candidates, places = now.shards.candidates(queries, n_candidates, *limits, self.n_jobs, report)
-        row_ids = None
-        if callable(rerank):
-            vectors = _fetched(rerank, np.asarray(candidates.ids(), np.int64), dim)
-        elif rerank_ids is not None:
-            vectors = as_vectors(rerank, "rerank", dim)
-            row_ids = as_ids(rerank_ids, len(vectors), "rerank_ids")
-        else:
-            # Of an array or of files only the candidates' rows are read.
-            rows: Any = rerank if isinstance(rerank, Files) else as_vectors(rerank, "rerank", dim)
-            if len(rows) != len(now.shards):
-                raise ArgumentValueError(
-                    "rerank",
-                    f"has {len(rows)} rows, the index holds {len(now.shards)} vectors: want a row for each of its ids, "
-                    "in their order",
-                )
-            vectors = as_vectors(rows[_among_live(now, places)], "rerank", dim)
-        scores, found, _ = candidates.rerank(queries, k, vectors, row_ids, self.n_jobs, report)
-        return scores, np.asarray(found, np.int64)
+        return search(
+            self.path,
+            self._opened,
+            Q,
+            k,
+            filter=filter,
+            rerank=rerank,
+            rerank_ids=rerank_ids,
+            n_candidates=n_candidates,
+            client=client,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the approximations of the vectors with these ids, (n, d) float32.
@@ -617,45 +459,3 @@ class ShardedIndex:
 def is_sharded(path: str | os.PathLike[str]) -> bool:
     """Whether there is a sharded index in this folder."""
     return (Path(path) / MANIFEST).is_file()
-
-
-def _choice(now: Opened, filter: ArrayLike | range | None, n_queries: int) -> Choice:
-    """Bring a filter to what each shard can tell."""
-    if filter is None:
-        return Choice()
-    allowed = as_filter(filter, "filter", n_queries, False)
-    if (isinstance(allowed, tuple) and len(allowed) == 2) or getattr(allowed, "ndim", 1) == 2:
-        raise ArgumentValueError("filter", "is one for each query: a sharded index takes one for all of them")
-    if isinstance(allowed, tuple) or allowed.dtype != bool:
-        return Choice(cast(Any, allowed))
-    if len(allowed) != len(now.shards):
-        raise ArgumentValueError(
-            "filter", f"has {len(allowed)} entries, the index holds {len(now.shards)} vectors: want one for each"
-        )
-    masks, first = [], 0
-    for shard, removed in zip(now.manifest.shards, now.removed, strict=True):
-        live = np.ones(shard.vectors, bool)
-        live[removed] = False
-        count = shard.vectors - len(removed)
-        live[live] = allowed[first : first + count]
-        masks.append(live)
-        first += count
-    return Choice(None, tuple(masks)) if masks else Choice()
-
-
-def _among_live(now: Opened, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where positions that ascend, counted through all shards, are among those that are not removed."""
-    gone = [removed + start for removed, start in zip(now.removed, now.starts, strict=False)]
-    return positions - np.searchsorted(np.concatenate(gone), positions) if gone else positions
-
-
-def _save(folder: Path, name: str, positions: NDArray[np.int64]) -> None:
-    partial = new_file(folder)
-    try:
-        with partial.open("wb") as file:
-            np.lib.format.write_array(file, positions, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(folder / name)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -6,9 +6,10 @@ with these methods: each partition does what `Local` does, and what they return 
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from compcodes._arrays import check_rows
 from compcodes.training import losses
 from compcodes.training.demand import demand
 from compcodes.training.encoders import Pass
+from compcodes.training.heap import release
 from compcodes.training.losses import Objective
 
 __all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Report", "Shards", "Sums", "Worst"]
@@ -204,6 +206,7 @@ class Local:
 
     def encode(self, coder: Pass, report: Report | None) -> Codes:
         """Choose codes."""
+        release()
         return coder.build(self.n_jobs).encode(self.target, self.n_jobs, report)
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
@@ -218,7 +221,8 @@ class Local:
         if drawn is None:
             return None
         rows, weights = drawn
-        own = replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+        X = _core.SomeRows(self.X, rows) if _in_memory(self.X) else _taken(self.X, rows)
+        own = replace(self, X=cast(NDArray[Any], X), weights=weights, base=self._base_of(rows))
         return Part(own, codes[rows], rows)
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
@@ -228,6 +232,7 @@ class Local:
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
         """Return better codes where there are any, and Σ w·loss."""
+        release()
         codes, _, errors = coder.build(self.n_jobs).improve(self.target, codes, self.n_jobs, report)
         return codes, self.total(errors)
 
@@ -237,6 +242,7 @@ class Local:
 
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+        release()
         eta = 1.0 if self.base is None else self.base.eta
         if eta > 1:  # weighed as they are read: the side of the loss is not that of the plain one
             rest = self.rest(eta, directions)
@@ -303,6 +309,16 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         check_rows("X", taken.astype(np.float32, copy=False), rows)
     return taken
+
+
+def _in_memory(X: NDArray[Any]) -> bool:
+    """Whether rows are read again as fast as they are from a copy: of arrays, but for those mapped from a file."""
+    part: object = X
+    while isinstance(part, np.ndarray):
+        if isinstance(part, np.memmap):
+            return False
+        part = part.base
+    return isinstance(X, np.ndarray) and not isinstance(part, mmap.mmap)
 
 
 def _chances(shares: Doubles, count: int) -> Doubles:

@@ -2,10 +2,10 @@
 
 use crate::lists::RestRows;
 use compcodes::Codebooks;
-use compcodes::vectors::Vectors;
 use compcodes::vectors::basis::Directions;
 use compcodes::vectors::rest::Rest;
 use compcodes::vectors::unit::Unit;
+use compcodes::vectors::{Subset, Vectors};
 use half::f16;
 use numpy::{
     PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,
@@ -26,6 +26,8 @@ macro_rules! rows {
             Unit(Box<Rows<'py>>),
             /// Such an array less rows of another.
             Rest(Box<(Rows<'py>, Rows<'py>)>, Py<RestRows>),
+            /// Some rows of such an array.
+            Some(Box<Rows<'py>>, Py<SomeRows>),
         }
 
         impl<'py> Rows<'py> {
@@ -46,6 +48,7 @@ macro_rules! rows {
                     Self::Rest(rows, rest) => {
                         Box::new(OwnedRest { x: rows.0.view(), base: rows.1.view(), rest })
                     }
+                    Self::Some(rows, some) => Box::new(OwnedSome { x: rows.view(), some }),
                 }
             }
         }
@@ -76,6 +79,55 @@ impl Vectors for OwnedRest<'_> {
     }
 }
 
+/// Some rows of vectors, with what they are read from.
+struct OwnedSome<'a> {
+    x: Box<dyn Vectors + Send + 'a>,
+    some: &'a Py<SomeRows>,
+}
+
+impl Vectors for OwnedSome<'_> {
+    fn n(&self) -> usize {
+        self.some.get().rows.len()
+    }
+
+    fn dim(&self) -> usize {
+        self.x.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        Subset::new(&*self.x, &self.some.get().rows).read(first, out);
+    }
+}
+
+/// Some rows of an array (n, d), by position, where they are: the core reads them without a copy.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct SomeRows {
+    array: Py<PyAny>,
+    rows: Vec<usize>,
+    dim: usize,
+}
+
+#[pymethods]
+impl SomeRows {
+    #[new]
+    fn new(py: Python<'_>, array: Py<PyAny>, rows: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
+        let (n, dim): (usize, usize) = array.getattr(py, "shape")?.extract(py)?;
+        let place = |&row: &i64| usize::try_from(row).ok().filter(|&row| row < n);
+        let rows: Option<Vec<usize>> = rows.as_array().iter().map(place).collect();
+        let rows = rows.ok_or_else(|| PyValueError::new_err(format!("rows are not all below {n}")))?;
+        Ok(Self { array, rows, dim })
+    }
+
+    #[getter]
+    fn shape(&self) -> (usize, usize) {
+        (self.rows.len(), self.dim)
+    }
+
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+}
+
 /// A numpy array (n, d) that the core reads with its rows scaled to length 1.
 #[pyclass(frozen, subclass, module = "compcodes._core")]
 pub(crate) struct UnitRows {
@@ -97,6 +149,10 @@ impl<'py> Rows<'py> {
         if let Ok(unit) = array.cast::<UnitRows>() {
             let rows = Self::new(unit.get().array.bind(array.py()), name)?;
             return Ok(Self::Unit(Box::new(rows)));
+        }
+        if let Ok(some) = array.cast::<SomeRows>() {
+            let rows = Self::new(some.get().array.bind(array.py()), name)?;
+            return Ok(Self::Some(Box::new(rows), some.clone().unbind()));
         }
         if let Ok(rest) = array.cast::<RestRows>() {
             let (py, of) = (array.py(), rest.get());
@@ -194,4 +250,9 @@ fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
     let have = array.dtype();
     let order = if have.is_native_byteorder() == Some(false) { " in foreign byte order" } else { "" };
     PyTypeError::new_err(format!("{name} has dtype {have}{order}: want {want}"))
+}
+
+/// Weights of rows, f64, copied.
+pub(crate) fn weights_of(weights: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<f64>>> {
+    weights.map(|weights| Ok(numbers(weights, "sample_weight")?.as_array().to_vec())).transpose()
 }

@@ -11,7 +11,6 @@ use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
 use compcodes::index::{Change, Reach, Settings, Within};
 use compcodes::monitor::Monitor;
-use compcodes::search::exact;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -20,8 +19,6 @@ use std::sync::Arc;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-/// Scores (nq, k) f32 and rows (nq, k) i64.
-type Exact<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 /// Scores, names, and (nq,) bool: whose results are proven exact.
 pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
@@ -31,25 +28,6 @@ type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyAr
 const BRIEF: usize = 16_000_000;
 /// Vectors that are added, removed or replaced in less time than it takes to wake up other threads for it.
 const FEW: usize = 4096;
-
-/// Scores and rows of the exact largest inner products.
-#[pyfunction]
-#[pyo3(signature = (x, queries, k, metric="ip", n_jobs=None, progress=None))]
-pub(crate) fn exact_search<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    queries: Any<'_, 'py>,
-    k: usize,
-    metric: &str,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-) -> PyResult<Exact<'py>> {
-    let metric = metric.parse().map_err(to_python)?;
-    let (x, queries) = (Rows::new(x, "X")?, Rows::new(queries, "Q")?);
-    let (x, queries) = (x.view(), queries.view());
-    let hits = run(py, n_jobs, progress, |monitor| exact::search(&*x, &*queries, k, metric, monitor))?;
-    Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
-}
 
 /// Codes, ids and the model; searched by many threads at once. A change is prepared while they search, and made between
 /// two searches: a search sees all of it or nothing.

@@ -3,14 +3,17 @@
 mod arrays;
 mod candidates;
 mod encoders;
+mod equations;
 mod errors;
 mod index;
 mod lists;
 mod model;
 mod names;
 mod run;
+mod searches;
 mod sharded;
 mod shared;
+mod starts;
 mod steps;
 mod targets;
 
@@ -30,25 +33,29 @@ mod core {
     }
 
     #[pymodule_export]
-    use super::arrays::UnitRows;
+    use super::arrays::{SomeRows, UnitRows};
     #[pymodule_export]
     use super::candidates::Candidates;
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::index::{Index, exact_search};
+    use super::equations::{apply_along, multiply, normal_equations, sums};
+    #[pymodule_export]
+    use super::index::Index;
     #[pymodule_export]
     use super::lists::{Lists, RestRows};
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]
+    use super::searches::{exact_search, hamming_search};
+    #[pymodule_export]
     use super::sharded::Shards;
     #[pymodule_export]
+    use super::starts::{lloyd, random_vectors, residual_kmeans, sample_rows};
+    #[pymodule_export]
     use super::steps::{
-        PyMoments, apply_along, check_codebooks, decode, error_bounds, errors, hamming_search, isa, isas,
-        lloyd, moment_rows, multiply, normal_equations, norms, part, pass_seed, perturbed, pull,
-        random_vectors, reseed, residual_kmeans, rotated, sample_rows, stretch, sums, train, uses,
-        weights_by_norm, worst,
+        PyMoments, check_codebooks, decode, error_bounds, errors, isa, isas, moment_rows, norms, part,
+        pass_seed, perturbed, pull, reseed, rotated, stretch, train, uses, weights_by_norm, worst,
     };
     #[pymodule_export]
     use super::targets::Target;

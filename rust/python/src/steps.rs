@@ -1,28 +1,19 @@
 //! The steps of training, one function each.
 
-use crate::arrays::{Rows, codebooks, codes, directions, numbers};
+use crate::arrays::{Rows, codebooks, codes, directions, numbers, weights_of};
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
 use crate::run::run;
 use crate::targets::Wanted;
 use compcodes::encode;
-use compcodes::search::hamming;
-use compcodes::train::equations::NormalEquations;
 use compcodes::train::moments::{self, Moments};
 use compcodes::train::reseed as seeding;
-use compcodes::train::{Init, Training, anneal, equations, init, kmeans, weights};
-use compcodes::vectors::Vectors;
+use compcodes::train::{Init, Training, anneal, weights};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-
-/// Weights of rows, f64, copied.
-fn weights_of(weights: Option<Any<'_, '_>>) -> PyResult<Option<Vec<f64>>> {
-    weights.map(|weights| Ok(numbers(weights, "sample_weight")?.as_array().to_vec())).transpose()
-}
 
 /// The instruction set in use: "scalar", "avx2" or "avx512".
 #[pyfunction]
@@ -99,77 +90,6 @@ pub(crate) fn error_bounds<'py>(
         views.with(|target| encode::error_bounds(&books, *target, codes, monitor))
     })?;
     Ok(bounds.into_pyarray(py))
-}
-
-/// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
-#[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None, directions=None))]
-#[expect(clippy::type_complexity, reason = "two arrays")]
-#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub(crate) fn normal_equations<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    codes: Any<'_, 'py>,
-    n_codewords: usize,
-    sample_weight: Option<Any<'_, 'py>>,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-    directions: Option<Any<'_, 'py>>,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
-    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes) = (rows.view(), codes.as_array());
-    let equations = run(py, n_jobs, progress, |monitor| {
-        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
-        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        NormalEquations::assemble(x, codes, n_codewords, weights.as_deref(), monitor)
-    })?;
-    Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
-}
-
-/// Σ w b uᵀ⟨u, p̄⟩ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
-#[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, p, sample_weight=None, n_jobs=None, progress=None, directions=None))]
-#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub(crate) fn apply_along<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    codes: Any<'_, 'py>,
-    n_codewords: usize,
-    p: PyReadonlyArray2<'py, f64>,
-    sample_weight: Option<Any<'_, 'py>>,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-    directions: Option<Any<'_, 'py>>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array().to_owned());
-    let image = run(py, n_jobs, progress, |monitor| {
-        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
-        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        equations::apply_along(x, codes, n_codewords, weights.as_deref(), &p, monitor)
-    })?;
-    Ok(image.into_pyarray(py))
-}
-
-/// A P, (p, d) f64, for `a` (p, p) f32 and `p` (p, d) f64, computed in float32.
-#[pyfunction]
-#[pyo3(signature = (a, p, n_jobs=None))]
-pub(crate) fn multiply<'py>(
-    py: Python<'py>,
-    a: PyReadonlyArray2<'py, f32>,
-    p: PyReadonlyArray2<'py, f64>,
-    n_jobs: Option<i64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (a, p) = (a.as_array(), p.as_array());
-    if a.ncols() != p.nrows() {
-        let (a, p) = (a.dim(), p.dim());
-        return Err(PyValueError::new_err(format!(
-            "a has shape {a:?} and p {p:?}: they cannot be multiplied"
-        )));
-    }
-    Ok(run(py, n_jobs, None, |_| Ok(compcodes::train::multiply(a, p)))?.into_pyarray(py))
 }
 
 /// L c, or L⁻¹ c, for each codeword of codebooks (M, K, d) f32.
@@ -374,19 +294,6 @@ pub(crate) fn weights_by_norm<'py>(
     Ok(weights::by_norm(&norms, power).map(|weights| weights.into_pyarray(py)))
 }
 
-/// The rows that a start is computed from, (r,) i64, in order.
-#[pyfunction]
-pub(crate) fn sample_rows(
-    py: Python<'_>,
-    n: usize,
-    dim: usize,
-    n_codewords: usize,
-    seed: u64,
-) -> Bound<'_, PyArray1<i64>> {
-    let rows = init::sample_rows(n, dim, n_codewords, seed);
-    rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
-}
-
 /// Rows (r,) and weights (r,) of the part that an iteration with noise trains on; `None` if that is all.
 #[pyfunction]
 #[pyo3(signature = (n, weights, n_codewords, seed, iteration))]
@@ -461,101 +368,4 @@ pub(crate) fn train<'py>(
     };
     let trained = run(py, n_jobs, progress, |monitor| compcodes::train::train(&*x, &training, monitor))?;
     Ok((trained.codebooks.into_inner().into_pyarray(py), trained.codes.into_pyarray(py), trained.history))
-}
-
-/// Codebooks (M, K, d) f32 by residual k-means.
-#[pyfunction]
-#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0, n_jobs=None, progress=None, directions=None))]
-#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub(crate) fn residual_kmeans<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    n_codebooks: usize,
-    n_codewords: usize,
-    selection: &str,
-    seed: u64,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-    directions: Option<Any<'_, 'py>>,
-) -> PyResult<Bound<'py, PyArray3<f32>>> {
-    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
-    let (x, directions) = (rows.view(), self::directions(directions)?);
-    let books = run(py, n_jobs, progress, |monitor| {
-        let start =
-            |x: &dyn Vectors| init::residual_kmeans(x, n_codebooks, n_codewords, selection, seed, monitor);
-        match &directions {
-            None => start(&*x),
-            Some(directions) => directions.relax(&start(&directions.stretched(&*x)?)?),
-        }
-    })?;
-    Ok(books.into_inner().into_pyarray(py))
-}
-
-/// Codebooks (M, K, d) f32 of random vectors.
-#[pyfunction]
-#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0))]
-pub(crate) fn random_vectors<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    n_codebooks: usize,
-    n_codewords: usize,
-    selection: &str,
-    seed: u64,
-) -> PyResult<Bound<'py, PyArray3<f32>>> {
-    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
-    let x = rows.view();
-    let books = py.detach(|| init::random_vectors(&*x, n_codebooks, n_codewords, selection, seed));
-    Ok(books.map_err(to_python)?.into_inner().into_pyarray(py))
-}
-
-/// (centroids, history): K means (K, d) f32, and the mean squared distance after each iteration.
-#[pyfunction]
-#[pyo3(name = "kmeans", signature = (x, n_codewords, max_iter, seed=0, n_jobs=None, progress=None))]
-pub(crate) fn lloyd<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    n_codewords: usize,
-    max_iter: usize,
-    seed: u64,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-) -> PyResult<(Bound<'py, PyArray2<f32>>, Vec<f64>)> {
-    let rows = Rows::new(x, "X")?;
-    let x = rows.view();
-    let clusters =
-        run(py, n_jobs, progress, |monitor| kmeans::kmeans(&*x, n_codewords, max_iter, seed, monitor))?;
-    Ok((clusters.centroids.into_pyarray(py), clusters.history))
-}
-
-/// The sum of the vectors that use a codeword, (M·K, d) f64.
-#[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, n_jobs=None))]
-pub(crate) fn sums<'py>(
-    py: Python<'py>,
-    x: Any<'_, 'py>,
-    codes: Any<'_, 'py>,
-    n_codewords: usize,
-    n_jobs: Option<i64>,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (x, codes) = (rows.view(), codes.as_array());
-    Ok(run(py, n_jobs, None, |monitor| equations::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
-}
-
-/// (scores, positions) of the k bit strings nearest to each query; a score is minus the number of bits that differ.
-#[pyfunction]
-#[pyo3(signature = (codes, queries, k, n_jobs=None, progress=None))]
-#[expect(clippy::type_complexity, reason = "two arrays")]
-pub(crate) fn hamming_search<'py>(
-    py: Python<'py>,
-    codes: Any<'_, 'py>,
-    queries: Any<'_, 'py>,
-    k: usize,
-    n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-) -> PyResult<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>)> {
-    let (codes, queries) = (self::codes(codes, "codes")?, self::codes(queries, "queries")?);
-    let (codes, queries) = (codes.as_array(), queries.as_array());
-    let hits = run(py, n_jobs, progress, |monitor| hamming::search(codes, queries, k, monitor))?;
-    Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
 }

@@ -4,5 +4,9 @@ pub mod exact;
 pub mod hamming;
 mod margin;
 pub mod rerank;
+mod scaled;
 mod scored;
 mod shortlist;
+
+#[cfg(test)]
+mod exact_tests;

@@ -1,0 +1,51 @@
+"""What names the vectors of an index: ids, or keys in their place."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import as_ids
+from compcodes._keys import as_key, as_keys, key_array
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["Names"]
+
+_LARGEST = 2**63 - 1
+"""The largest id that there can be."""
+
+
+class Names(NamedTuple):
+    """The names that an index takes and gives, on their way to the core and back."""
+
+    keyed: bool
+
+    def given(self, names: ArrayLike, n: int | None, argument: str = "ids") -> NDArray[np.int64] | list[str]:
+        """Names of `n` vectors, or of any number, for the core."""
+        if self.keyed:
+            return as_keys(names, n, argument)
+        return as_ids(names, np.size(names) if n is None else n, argument)
+
+    def new(self, names: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
+        """Names of `n` vectors that are added; ids may be left to the core."""
+        if names is None and self.keyed:
+            raise ArgumentValueError("ids", "is None: give a key for each vector, since the index has keys")
+        return None if names is None else self.given(names, n)
+
+    def read(self, names: NDArray[np.int64] | list[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Names as the core returns them."""
+        return key_array(names, shape) if isinstance(names, list) else names
+
+    def among(self, core: _core.Index, name: object) -> bool:
+        """Tell whether the index has a vector of this name, which may be anything."""
+        if self.keyed:
+            try:
+                return core.contains(as_key(name))
+            except (ArgumentTypeError, ArgumentValueError):
+                return False
+        if not isinstance(name, (int, np.integer)) or isinstance(name, (bool, np.bool_)):
+            return False
+        return 0 <= int(name) <= _LARGEST and core.contains(int(name))

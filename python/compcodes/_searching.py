@@ -1,0 +1,165 @@
+"""What a search is asked for: its arguments, checked, and how the core answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, check_rows
+from compcodes._filters import FilterLike, as_filter
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.progress import ProgressLike, staged
+
+if TYPE_CHECKING:
+    from compcodes.index import Index
+
+__all__ = ["Above", "above", "count_candidates", "fetched", "search"]
+
+
+Found: TypeAlias = (
+    tuple[NDArray[np.float32], NDArray[Any]] | tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_]]
+)
+"""Scores, names and, if results were to be certified, whose are."""
+
+
+class Above(NamedTuple):
+    """All results above a score: those of query i are ``ids[indptr[i]:indptr[i + 1]]``, best first.
+
+    ``scipy.sparse.csr_array((scores, ids, indptr))`` is a matrix of them, for an index without keys.
+    """
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[Any]
+    scores: NDArray[np.float32]
+
+
+def search(
+    index: Index[Any],
+    Q: ArrayLike,
+    k: int,
+    *,
+    filter: FilterLike,
+    exclude: FilterLike,
+    rerank: Any,
+    rerank_ids: ArrayLike | None,
+    n_candidates: int | None,
+    n_probe: int | None,
+    recall: float | None,
+    certify: bool,
+    progress: ProgressLike,
+) -> Found:
+    """Answer `Index.search`."""
+    core, dim, jobs = index._core, index.dimension, index.n_jobs
+    queries, k = as_queries(Q, dim), as_count("k", k)
+    n_candidates = count_candidates(k, n_candidates, rerank, rerank_ids)
+    if certify and not index._residuals:
+        raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
+    if certify and rerank is None:
+        raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
+    reach = _reach(index, n_probe, recall, certify)
+    limits, report = _limits(index, filter, exclude, len(queries)), staged(progress, "search")
+
+    def answer(scores: NDArray[np.float32], names: Any, certified: Any = None) -> Found:
+        ids = index._names.read(names, scores.shape)
+        return (scores, ids, certified) if certify else (scores, ids)
+
+    if rerank is None:
+        return answer(*core.search(queries, k, None, n_candidates, *limits, jobs, report, *reach))
+    if callable(rerank):
+        candidates = core.candidates(queries, n_candidates, certify, *limits, jobs, report, *reach)
+        wanted = candidates.ids()
+        vectors = fetched(rerank, index._names.read(wanted, (len(wanted),)), dim)  # while the index may change
+        return answer(*candidates.rerank(queries, k, vectors, None, jobs, report))
+    vectors = as_vectors(rerank, "rerank", dim)
+    if rerank_ids is not None:
+        row_ids = index._names.given(rerank_ids, len(vectors), "rerank_ids")
+        candidates = core.candidates(queries, n_candidates, certify, *limits, jobs, report, *reach)
+        return answer(*candidates.rerank(queries, k, vectors, row_ids, jobs, report))
+    if certify:
+        return answer(*core.search_certified(queries, k, vectors, n_candidates, *limits, jobs, report))
+    return answer(*core.search(queries, k, vectors, n_candidates, *limits, jobs, report, *reach))
+
+
+def above(
+    index: Index[Any],
+    Q: ArrayLike,
+    score: ArrayLike,
+    *,
+    filter: FilterLike,
+    exclude: FilterLike,
+    progress: ProgressLike,
+) -> Above:
+    """Answer `Index.search_above`."""
+    queries = as_queries(Q, index.dimension)
+    floors = np.asarray(as_numbers("score", score), dtype=np.float64)
+    if floors.ndim > 1 or (floors.ndim == 1 and len(floors) != len(queries)):
+        raise ArgumentValueError(
+            "score", f"has shape {floors.shape}: want a number, or one for each of {len(queries)} queries"
+        )
+    if not np.isfinite(floors).all():
+        raise ArgumentValueError("score", "holds NaN or an infinity: want finite numbers")
+    limits = _limits(index, filter, exclude, len(queries))
+    each, report = _rounded_up(np.broadcast_to(floors, len(queries))), staged(progress, "search")
+    indptr, names, scores = index._core.search_above(queries, each, *limits, index.n_jobs, report)
+    return Above(indptr, index._names.read(names, scores.shape), scores)
+
+
+def count_candidates(k: int, n_candidates: int | None, rerank: object, rerank_ids: ArrayLike | None) -> int:
+    """Return how many vectors are compared exactly for each query, if there are vectors to compare with."""
+    if rerank is None and n_candidates is not None:
+        raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
+    if rerank_ids is not None and (rerank is None or callable(rerank)):
+        raise ArgumentValueError("rerank_ids", "goes with rerank: give an array that has these ids' vectors as rows")
+    count = 10 * k if n_candidates is None else as_count("n_candidates", n_candidates)
+    if count < k:
+        raise ArgumentValueError("n_candidates", f"is {count}: want at least k, {k}")
+    return count
+
+
+def fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim: int) -> NDArray[Any]:
+    """Ask a callable for the vectors of candidates."""
+    rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
+    if len(rows) != len(ids):
+        raise ArgumentValueError(
+            "rerank", f"returned {len(rows)} rows for {len(ids)} ids: want one for each, in their order"
+        )
+    check_rows("what rerank returned:", rows)
+    return rows
+
+
+def _reach(
+    index: Index[Any], n_probe: int | None, recall: float | None, certify: bool
+) -> tuple[int | None, float | None]:
+    """How many lists to go through, for the core."""
+    for name, value in (("n_probe", n_probe), ("recall", recall)):
+        if value is not None and index._quantizer._lists is None:
+            raise ArgumentValueError(name, "goes with an index of lists: fit the model with n_lists")
+        if value is not None and certify:
+            raise ArgumentValueError(name, "and certify are both given: what is proven takes all lists")
+    if n_probe is not None and recall is not None:
+        raise ArgumentValueError("recall", "and n_probe are both given: want one of them")
+    if recall is not None:
+        if isinstance(recall, bool) or not isinstance(recall, (int, float, np.integer, np.floating)):
+            raise ArgumentTypeError("recall", f"is {recall!r}: want a number from 0 to 1")
+        if not 0 <= recall <= 1:
+            raise ArgumentValueError("recall", f"is {recall}: want 0 to 1")
+    return None if n_probe is None else as_count("n_probe", n_probe), recall
+
+
+def _limits(index: Index[Any], filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
+    """What a search is confined to and what it must not find, for the core."""
+    keyed = index.has_keys
+    allowed = None if filter is None else as_filter(filter, "filter", n_queries, keyed)
+    return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, keyed)
+
+
+def _rounded_up(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The least float32 that are at least so much: the same float32 scores are above them."""
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32)
+    rounded = np.where(rounded < scores, np.nextafter(rounded, np.float32(np.inf)), rounded)
+    limits = np.finfo(np.float32)
+    return np.clip(rounded, limits.min, limits.max).astype(np.float32)

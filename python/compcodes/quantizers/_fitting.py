@@ -1,0 +1,233 @@
+"""How `CompositionalCodes` is trained: on vectors as a whole, or on a batch of a stream."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from compcodes import _core
+from compcodes._arrays import (
+    as_queries,
+    as_seed,
+    as_vectors,
+    as_weights,
+    check_features,
+    check_rows,
+)
+from compcodes.cluster import again
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._settings import coder, count_groups, count_lists, initial, iterations, loss_of
+from compcodes.training import lists as training_lists
+from compcodes.training import losses, streaming
+from compcodes.training.effort import EFFORTS
+from compcodes.training.groups import Groups, GroupTrainer
+from compcodes.training.losses import Objective
+from compcodes.training.shards import Local, Report, Shards
+from compcodes.training.sources import spread_of
+from compcodes.training.trainer import Trained, Trainer
+from compcodes.training.tuning import tune
+from compcodes.training.unit import unit, unit_rows
+
+if TYPE_CHECKING:
+    from compcodes.quantizers.compositional import CompositionalCodes
+
+__all__ = ["Batch", "Fitted", "absorbed", "begun", "fitted", "refuse_unnamed", "training_data"]
+
+
+class Fitted(NamedTuple):
+    """What training made."""
+
+    trainer: Trainer
+    trained: Trained
+    loss: losses.Loss
+    lists: _core.Lists | None
+    groups: Groups | None
+
+
+class Batch(NamedTuple):
+    """What a further batch of a stream made."""
+
+    codebooks: NDArray[np.float32]
+    past: streaming.Past
+    entry: dict[str, Any]
+    """For the history."""
+
+
+def fitted(
+    model: CompositionalCodes,
+    X: Any,
+    y: object,
+    queries: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    progress: ProgressLike,
+) -> Fitted:
+    """Train as `fit` is asked to; the parameters are checked."""
+    spread = spread_of(X, model.metric == "cosine", model.n_jobs)
+    shards: Shards
+    if spread is None:
+        X, weights = training_data(model, X, sample_weight)
+        shards = Local(X, n_jobs=model.n_jobs)
+    else:
+        shards = spread
+        weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
+    refuse_unnamed(y, shards.shape)
+    if queries is not None:
+        queries = as_queries(queries, shards.shape[1], "queries")
+        if len(queries) == 0:
+            raise ArgumentValueError("queries", f"has shape {queries.shape}: want at least one, or None")
+        check_rows("queries", queries)
+        queries = unit(queries) if model.metric == "cosine" else queries
+    if weights is not None:
+        weights = weights / weights.max()  # tiny ones would vanish in products
+    return again(lambda: train(model, shards, queries, weights, model.max_train, progress))
+
+
+def begun(
+    model: CompositionalCodes, X: NDArray[Any], weights: NDArray[np.float64] | None, progress: ProgressLike
+) -> tuple[Fitted, streaming.Past]:
+    """Train on the first batch of a stream; the sums of it are kept for the next ones."""
+    if count_groups(model, X.shape[1]) > 1:
+        raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
+    made = train(model, Local(X, n_jobs=model.n_jobs), None, weights, None, progress)
+    return made, streaming.Past(made.trained.codebooks, *made.trainer.sums(made.trained.codes))
+
+
+def absorbed(
+    model: CompositionalCodes, X: NDArray[Any], weights: NDArray[np.float64] | None, progress: ProgressLike
+) -> Batch:
+    """Train a fitted model further on a batch."""
+    codebooks = model.codebooks_
+    if model._groups is not None:
+        raise ArgumentValueError("n_groups", f"is {model.n_groups_} in the model: want 1 for partial_fit, or fit")
+    for name, have in [
+        ("n_codebooks", codebooks.shape[0]),
+        ("n_codewords", codebooks.shape[1]),
+        ("selection", model._selection),
+        ("metric", model.metric_ or "ip"),
+    ]:
+        if getattr(model, name) != have:
+            raise ArgumentValueError(
+                name, f"is {getattr(model, name)!r}, the model has {have!r}: want the same, or fit anew"
+            )
+    check_features(X, codebooks.shape[2], type(model).__name__)
+    last = model.history_[-1] if model.history_ else {}
+    iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
+    seed = (as_seed(model.random_state) + iteration) % 2**64
+    shards = Local(X, weights, model.n_jobs)
+    if model._lists is not None:
+        shards = training_lists.based(shards, model._lists, model._lists.assign(X, model.n_jobs)[0])
+    trainer = trainer_of(model, shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
+    directions = model.directions_ if len(model.directions_) else None
+    trainer = trainer.with_loss(losses.as_loss(model.loss_), directions=directions)
+    past = model._past if model._past is not None and model._past.codebooks is codebooks else None  # or replaced
+    start = time.perf_counter()
+    codebooks, past, objective = streaming.absorb(trainer, codebooks, past, seen)
+    entry = {
+        "iteration": iteration,
+        "objective": objective,
+        "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
+        "vectors": seen + len(X),
+    }
+    return Batch(codebooks, past, entry)
+
+
+def training_data(
+    model: CompositionalCodes, X: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+    """Check an array of training vectors and the weights of its rows."""
+    vectors = as_vectors(X, "X")
+    if len(vectors) == 0:
+        raise ArgumentValueError("X", f"has shape {vectors.shape}: training needs at least one vector")
+    vectors = unit_rows(vectors) if model.metric == "cosine" else vectors
+    return vectors, None if sample_weight is None else as_weights(sample_weight, len(vectors))
+
+
+def trainer_of(
+    model: CompositionalCodes, shards: Shards, seed: int, report: Report | None, passes: int | None = None
+) -> Trainer:
+    """Return the training loop with the model's parameters, for the squared error."""
+    encoder, effort = coder(model), EFFORTS[model.effort]
+    if count_groups(model, shards.shape[1]) > 1:
+        effort = effort.of_group()
+    anneal, max_iter = iterations(model, effort)
+    return Trainer(
+        shards,
+        n_codebooks=model.n_codebooks,
+        n_codewords=model.n_codewords,
+        selection=model.selection,
+        max_iter=max_iter,
+        tol=model.tol,
+        ridge=model.ridge,
+        shrinkage=model.shrinkage,
+        seed=seed,
+        encoder=encoder,
+        anneal=anneal,
+        n_jobs=model.n_jobs,
+        report=report,
+        passes=passes,
+    )
+
+
+def train(
+    model: CompositionalCodes,
+    plain: Shards,
+    queries: NDArray[np.float32] | None,
+    weights: NDArray[np.float64] | None,
+    max_train: int | None,
+    progress: ProgressLike,
+) -> Fitted:
+    """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters ask for it."""
+    loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
+    init, n_groups = initial(model, plain.shape[1]), count_groups(model, plain.shape[1])
+    if n_groups > 1 and not isinstance(init, str):
+        raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
+    if n_groups > 1 and not isinstance(plain, Local):
+        raise ArgumentValueError(
+            "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
+        )
+    if isinstance(loss, losses.InnerProduct):
+        tuner = trainer_of(model, plain, seed, staged(progress, "choose loss"))
+        # Groups have the parameters that suit one of them.
+        tuner = replace(tuner, n_codebooks=-(-model.n_codebooks // n_groups))
+        loss = tune(tuner, loss, queries)
+    shards, made = plain.with_weights(weights), None
+    if model.n_lists is not None or model.list_size is not None:
+        if not isinstance(shards, Local):
+            name = "n_lists" if model.list_size is None else "list_size"
+            raise ArgumentValueError(name, "asks for lists, which are trained on vectors of this machine: fit a sample")
+        count, eta = count_lists(model, shards.shape[0]), getattr(loss, "eta", None) or 1.0
+        report = staged(progress, "lists")
+        made, places = training_lists.train_lists(shards, count, eta, model.metric, queries, seed, report)
+        shards = training_lists.based(shards, made, places)
+    trainer = trainer_of(model, shards, seed, staged(progress, "fit")).with_loss(loss, queries)
+    if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
+        loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
+    trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
+    if n_groups == 1:
+        return Fitted(trainer, trainer.run(init), loss, made, None)
+    whole = trainer
+    if made is not None:  # groups learn what the centroids leave, for the squared error
+        whole = replace(trainer, shards=training_lists.left(cast(Local, trainer.shards)), objective=Objective())
+    trained, groups = GroupTrainer(whole, n_groups).run(cast(str, init))
+    return Fitted(trainer, trained, loss, made, groups)
+
+
+def refuse_unnamed(y: object, vectors: tuple[int, int]) -> None:
+    """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
+    if y is None:
+        return
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:  # a ragged list
+        return
+    if not shape or shape[0] != vectors[0] or shape[1:] == vectors[1:]:
+        raise ArgumentTypeError(
+            "y",
+            f"has shape {shape} beside X of shape {vectors}: want nothing or targets, which are ignored; queries and "
+            "weights are given by name, fit(X, queries=…, sample_weight=…)",
+        )

@@ -1,0 +1,98 @@
+//! The normal equations of the update of codebooks.
+
+use crate::arrays::{Rows, codes, directions, weights_of};
+use crate::run::run;
+use compcodes::train::equations::{self, NormalEquations};
+use compcodes::vectors::Vectors;
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+type Any<'a, 'py> = &'a Bound<'py, PyAny>;
+type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None, directions=None))]
+#[expect(clippy::type_complexity, reason = "two arrays")]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn normal_equations<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    sample_weight: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
+    let (x, codes) = (rows.view(), codes.as_array());
+    let equations = run(py, n_jobs, progress, |monitor| {
+        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
+        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
+        NormalEquations::assemble(x, codes, n_codewords, weights.as_deref(), monitor)
+    })?;
+    Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
+}
+
+/// Σ w b uᵀ⟨u, p̄⟩ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, p, sample_weight=None, n_jobs=None, progress=None, directions=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn apply_along<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    p: PyReadonlyArray2<'py, f64>,
+    sample_weight: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
+    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array().to_owned());
+    let image = run(py, n_jobs, progress, |monitor| {
+        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
+        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
+        equations::apply_along(x, codes, n_codewords, weights.as_deref(), &p, monitor)
+    })?;
+    Ok(image.into_pyarray(py))
+}
+
+/// A P, (p, d) f64, for `a` (p, p) f32 and `p` (p, d) f64, computed in float32.
+#[pyfunction]
+#[pyo3(signature = (a, p, n_jobs=None))]
+pub(crate) fn multiply<'py>(
+    py: Python<'py>,
+    a: PyReadonlyArray2<'py, f32>,
+    p: PyReadonlyArray2<'py, f64>,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (a, p) = (a.as_array(), p.as_array());
+    if a.ncols() != p.nrows() {
+        let (a, p) = (a.dim(), p.dim());
+        return Err(PyValueError::new_err(format!(
+            "a has shape {a:?} and p {p:?}: they cannot be multiplied"
+        )));
+    }
+    Ok(run(py, n_jobs, None, |_| Ok(compcodes::train::multiply(a, p)))?.into_pyarray(py))
+}
+
+/// The sum of the vectors that use a codeword, (M·K, d) f64.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, n_jobs=None))]
+pub(crate) fn sums<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    n_jobs: Option<i64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (x, codes) = (rows.view(), codes.as_array());
+    Ok(run(py, n_jobs, None, |monitor| equations::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
+}

@@ -1,0 +1,90 @@
+//! Where training begins: codebooks of k-means, or of random vectors.
+
+use crate::arrays::{Rows, directions};
+use crate::encoders::selection;
+use crate::errors::to_python;
+use crate::run::run;
+use compcodes::train::{init, kmeans};
+use compcodes::vectors::Vectors;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
+use pyo3::prelude::*;
+
+type Any<'a, 'py> = &'a Bound<'py, PyAny>;
+type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// The rows that a start is computed from, (r,) i64, in order.
+#[pyfunction]
+pub(crate) fn sample_rows(
+    py: Python<'_>,
+    n: usize,
+    dim: usize,
+    n_codewords: usize,
+    seed: u64,
+) -> Bound<'_, PyArray1<i64>> {
+    let rows = init::sample_rows(n, dim, n_codewords, seed);
+    rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// Codebooks (M, K, d) f32 by residual k-means.
+#[pyfunction]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0, n_jobs=None, progress=None, directions=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn residual_kmeans<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: &str,
+    seed: u64,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+    directions: Option<Any<'_, 'py>>,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
+    let (x, directions) = (rows.view(), self::directions(directions)?);
+    let books = run(py, n_jobs, progress, |monitor| {
+        let start =
+            |x: &dyn Vectors| init::residual_kmeans(x, n_codebooks, n_codewords, selection, seed, monitor);
+        match &directions {
+            None => start(&*x),
+            Some(directions) => directions.relax(&start(&directions.stretched(&*x)?)?),
+        }
+    })?;
+    Ok(books.into_inner().into_pyarray(py))
+}
+
+/// Codebooks (M, K, d) f32 of random vectors.
+#[pyfunction]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", seed=0))]
+pub(crate) fn random_vectors<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: &str,
+    seed: u64,
+) -> PyResult<Bound<'py, PyArray3<f32>>> {
+    let (rows, selection) = (Rows::new(x, "X")?, self::selection(selection)?);
+    let x = rows.view();
+    let books = py.detach(|| init::random_vectors(&*x, n_codebooks, n_codewords, selection, seed));
+    Ok(books.map_err(to_python)?.into_inner().into_pyarray(py))
+}
+
+/// (centroids, history): K means (K, d) f32, and the mean squared distance after each iteration.
+#[pyfunction]
+#[pyo3(name = "kmeans", signature = (x, n_codewords, max_iter, seed=0, n_jobs=None, progress=None))]
+pub(crate) fn lloyd<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    n_codewords: usize,
+    max_iter: usize,
+    seed: u64,
+    n_jobs: Option<i64>,
+    progress: Callback<'_, 'py>,
+) -> PyResult<(Bound<'py, PyArray2<f32>>, Vec<f64>)> {
+    let rows = Rows::new(x, "X")?;
+    let x = rows.view();
+    let clusters =
+        run(py, n_jobs, progress, |monitor| kmeans::kmeans(&*x, n_codewords, max_iter, seed, monitor))?;
+    Ok((clusters.centroids.into_pyarray(py), clusters.history))
+}

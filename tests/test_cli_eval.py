@@ -1,0 +1,75 @@
+"""The command `eval`, and `search` as it measures it."""
+
+import numpy as np
+import pytest
+
+import compcodes as cc
+from compcodes import CompositionalCodes, cli, evaluate
+
+
+def test_eval_measures_against_vectors_or_given_answers(work):
+    index, queries, plot = work.index(), work.path("q.npy"), work.path("recall.png")
+    found = work.json("eval", index, queries, "--vectors", work.path("x.npy"))
+    assert [(entry["R"], entry["P"]) for entry in found["recall"]] == [
+        (1, 1), (1, 10), (1, 100), (10, 10), (10, 100), (100, 100),
+    ]  # fmt: skip
+    truth = work.save("truth", evaluate.ground_truth(work.X, work.Q, k=100)[1])
+    assert work.json("eval", index, queries, "--truth", truth)["recall"] == found["recall"]
+    pytest.importorskip("matplotlib")
+    code, out, _ = work("eval", index, queries, "--truth", truth, "--plot", plot)
+    assert code == 0
+    assert out.splitlines()[1].split() == ["recall", "first", "1", "first", "10", "first", "100"]
+    with open(plot, "rb") as file:
+        assert file.read(4) == b"\x89PNG"
+
+
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+def test_each_metric_is_searched_and_measured_by_itself(work, metric):
+    index = work.index("--metric", metric)
+    found = work.json("search", index, work.path("q.npy"), "--rerank", work.path("x.npy"), "--candidates", 200)
+    _, true = evaluate.ground_truth(work.X, work.Q, k=100, metric=metric)
+    assert np.array_equal(found["ids"], true[:, :10])
+    found = work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"), "-P", 100)
+    given = work.json("eval", index, work.path("q.npy"), "--truth", work.save("t", true), "-P", 100)
+    assert found["metric"] == metric
+    assert found["recall"] == given["recall"]
+
+
+def test_a_single_query(work):
+    index, one = work.index(), work.save("one", work.Q[0])
+    all_of_them = work.json("search", index, work.path("q.npy"))
+    assert work.json("search", index, one)["ids"] == all_of_them["ids"][:1]
+    found = work.json("eval", index, one, "--vectors", work.path("x.npy"))
+    truth = work.save("truth", evaluate.ground_truth(work.X, work.Q[:1], k=100)[1][0])
+    assert found["queries"] == 1
+    assert work.json("eval", index, one, "--truth", truth)["recall"] == found["recall"]
+
+
+def test_more_found_or_sought_than_there_are(work):
+    index = work.index()
+    found = work.json("eval", index, work.path("q.npy"), "--vectors", work.path("x.npy"), "-R", 1, 999, "-P", 2**31 - 1)
+    assert found["recall"] == [{"R": 1, "P": 2**31 - 1, "recall": 1.0}]
+    assert work("search", index, work.path("q.npy"), "-k", 2**31 - 1)[0] == 0
+
+
+def test_results_that_cannot_be_held(work, monkeypatch):
+    monkeypatch.setattr(cli.common, "_MOST_RESULTS", 1000)
+    index, queries, vectors = work.index(), work.path("q.npy"), work.path("x.npy")
+    assert work("search", index, queries, "-k", 112)[2].startswith("compcodes: error: -k 112: 112 answers to each of 9")
+    assert " -P 200: 200 answers " in work("eval", index, queries, "--vectors", vectors, "-P", 200)[2]
+    assert " -R 150: 150 answers " in work("eval", index, queries, "--vectors", vectors, "-R", 150)[2]
+
+
+def test_an_empty_index_cannot_be_measured(work):
+    cc.Index(CompositionalCodes.load(work.model())).save(work.path("empty"))
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    for given in (("--vectors", nothing), ("--truth", work.save("truth", np.zeros((9, 1), int)))):
+        assert work("eval", work.path("empty"), work.path("q.npy"), *given) == (
+            1, "", f"compcodes: error: {work.path('empty')}: no vectors to find\n",
+        )  # fmt: skip
+
+
+def test_eval_without_queries_is_an_error(work):
+    nothing = work.save("nothing", np.zeros((0, 6), "f4"))
+    code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
+    assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
