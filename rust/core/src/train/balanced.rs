@@ -112,7 +112,8 @@ mod tests {
     fn no_list_is_large() {
         // Most vectors are in one heap.
         let value = |i: usize, j: usize| ((i * 7919 + j * 104_729) % 10_007) as f32 / 10_007.0;
-        let x = Array2::from_shape_fn((3000, 3), |(i, j)| value(i, j) * if i % 10 == 0 { 100.0 } else { 1.0 });
+        let x =
+            Array2::from_shape_fn((3000, 3), |(i, j)| value(i, j) * if i % 10 == 0 { 100.0 } else { 1.0 });
         let made = balanced(&x.view(), 30, Loss::RECONSTRUCTION, None, 3, &()).unwrap();
         let most = made.shares().iter().copied().fold(0.0, f32::max);
         assert!(most <= 4.0 / 30.0, "{most}");

@@ -1,10 +1,10 @@
 //! The centroids of lists, given which vectors are in which.
 
+pub use super::balanced::balanced;
 use crate::encode::Loss;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::{Vectors, check_dim, read_finite};
-pub use super::balanced::balanced;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
