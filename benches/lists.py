@@ -12,6 +12,7 @@ compcodes alone.
 
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -50,20 +51,26 @@ def rows(name, search, probes, truth, n_queries):
         yield [name, n, f"{cc.evaluate.recall(ids, truth, K, K):.3f}", f"{n_queries / taken:,.0f}"]
 
 
-def ours(X, learn, Q, n_lists, truth, samples, report, size, codes):
+def ours(X, learn, Q, n_lists, truth, samples, report, size, codes, keep):
     m, words = map(int, codes.split("x"))
     start = time.process_time()
-    size = {"n_codewords": words} | size
-    model = cc.CompositionalCodes(m, **size, n_lists=n_lists, effort="low", n_jobs=1)
-    model.fit(learn, queries=samples)
-    trained = time.process_time() - start
-    index = cc.Index(model, n_jobs=1).add(X)
+    file = keep and Path(keep, f"{codes}-{len(X)}-{n_lists}.cc")
+    if file and file.exists():
+        index, how = cc.Index.load(file, n_jobs=1), "kept from an earlier run"
+    else:
+        size = {"n_codewords": words} | size
+        model = cc.CompositionalCodes(m, **size, n_lists=n_lists, effort="low", n_jobs=1)
+        model.fit(learn, queries=samples)
+        trained = time.process_time() - start
+        index = cc.Index(model, n_jobs=1).add(X)
+        how = f"trained in {trained:.0f} s, added in {time.process_time() - start - trained:.0f} s of one core"
+    if file:
+        index.save(file)
     sizes = index.list_sizes
-    default = model._lists.probes_for(0.95)
+    default = index.quantizer._lists.probes_for(0.95)
     report(
-        f"compcodes {codes}: trained in {trained:.0f} s, added in {time.process_time() - start - trained:.0f} s of one "
-        f"core; largest list {sizes.max() / sizes.mean():.1f} times the mean, drift {index.drift:.2f}, "
-        f"recall=0.95 goes through {default} lists\n"
+        f"compcodes {codes}: {how}; largest list {sizes.max() / sizes.mean():.1f} times the mean, "
+        f"drift {index.drift:.2f}, recall=0.95 goes through {default} lists\n"
     )
     probes = [n for n in PROBES if n < n_lists] + [n_lists]
     name = f"compcodes {codes}"
@@ -172,7 +179,8 @@ def main():
     options.add_argument("--n", type=int, default=200_000, help="vectors in the database")
     options.add_argument("--lists", type=int, help="lists, √n by default")
     options.add_argument("--codes", default="8x256,32x16", help="codebooks x codewords, one or more")
-    rivals = "ivfpq,fastscan,fastscan4,rabitq,hnsw,scann"
+    options.add_argument("--keep", help="folder that indexes are kept in, and taken from by the next run")
+    rivals = "flat,ivfpq,fastscan,fastscan4,rabitq,hnsw,scann"
     options.add_argument("--rivals", default=rivals, help=f"of {rivals} and lsq, which takes long to train")
     options.add_argument("--only", choices=["sift", "gowalla"], default="sift")
     args = options.parse_args()
@@ -192,10 +200,10 @@ def main():
     report(f"{len(X):,} vectors, {len(Q):,} queries, {n_lists:,} lists, inner product\n")
     truth = cc.evaluate.ground_truth(X, Q, K)[1]
     size = {"n_codewords": 16, "anneal": 3, "max_iter": 2, "loss": "reconstruction"} if args.tiny else {}
+    names = ["flat", "ivfpq"] if args.tiny else [name.strip() for name in args.rivals.split(",")]
     codes = ["8x16"] if args.tiny else args.codes.split(",")
-    table = [row for each in codes for row in ours(X, learn, Q, n_lists, truth, samples, report, size, each)]
-    table += without_lists(X, learn, Q, truth, samples, size)
-    names = ["ivfpq"] if args.tiny else [name.strip() for name in args.rivals.split(",")]
+    table = [row for each in codes for row in ours(X, learn, Q, n_lists, truth, samples, report, size, each, args.keep)]
+    table += without_lists(X, learn, Q, truth, samples, size) if "flat" in names else []
     table += faiss_rivals(X, learn, Q, n_lists, truth, names)
     table += hnsw(X, Q, truth) if "hnsw" in names else []
     table += scann_trees(X, Q, n_lists, truth) if "scann" in names else []
