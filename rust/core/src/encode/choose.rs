@@ -20,6 +20,8 @@ pub(super) struct Scratch {
     search: Search,
     /// The codes that local search began with.
     begun: Vec<u8>,
+    /// Those that may take the place of others.
+    new: Vec<u8>,
     beam: Beam,
     approximation: Vec<f32>,
 }
@@ -29,7 +31,8 @@ pub(super) struct Scratch {
 pub(super) enum Given {
     /// Nothing: they are chosen anew.
     Ignored,
-    /// Local search goes on from them.
+    /// Local search goes on from them. Codes may become worse: of a vector far shorter than the codewords it sees little
+    /// but rounding.
     Improved,
 }
 
@@ -41,6 +44,7 @@ impl Scratch {
             minima: Vec::new(),
             search: Search::default(),
             begun: Vec::new(),
+            new: Vec::new(),
             beam: Beam::default(),
             approximation: vec![0.0; encoder.codebooks.dim()],
         }
@@ -56,9 +60,52 @@ impl Scratch {
         isa::run(encoder.isa, Choose { encoder, scratch: self, given, codes });
     }
 
-    /// The loss of vector `r` of those that were read.
-    pub(super) fn error(&mut self, encoder: &Encoder, r: usize, code: &[u8]) -> f64 {
-        encoder.loss.of(&encoder.codebooks, self.rows.row(r), code, &mut self.approximation)
+    /// Chooses anew for the vectors that were read, and takes the codes that are better. The losses before and after.
+    pub(super) fn improve(
+        &mut self,
+        encoder: &Encoder,
+        codes: &mut [u8],
+        (before, after): (&mut [f64], &mut [f64]),
+    ) {
+        let mut new = std::mem::take(&mut self.new);
+        new.clear();
+        new.extend_from_slice(codes);
+        self.choose(encoder, Given::Improved, &mut new);
+        isa::run(encoder.isa, Judge { encoder, scratch: self, codes, new: &new, before, after });
+        self.new = new;
+    }
+}
+
+/// Takes new codes where they are better than those there are.
+struct Judge<'a> {
+    encoder: &'a Encoder,
+    scratch: &'a mut Scratch,
+    codes: &'a mut [u8],
+    new: &'a [u8],
+    before: &'a mut [f64],
+    after: &'a mut [f64],
+}
+
+impl Kernel for Judge<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        let Scratch { rows, approximation, .. } = self.scratch;
+        let (loss, books, m) =
+            (self.encoder.loss, &self.encoder.codebooks, self.encoder.codebooks.n_codebooks());
+        let codes = self.codes.chunks_exact_mut(m).zip(self.new.chunks_exact(m));
+        let losses = self.before.iter_mut().zip(self.after);
+        for (r, ((code, new), (before, after))) in codes.zip(losses).enumerate() {
+            *before = loss.of(books, rows.row(r), code, approximation);
+            *after = *before;
+            if code != new {
+                let error = loss.of(books, rows.row(r), new, approximation);
+                if error < *before {
+                    *after = error;
+                    code.copy_from_slice(new);
+                }
+            }
+        }
     }
 }
 
@@ -92,7 +139,7 @@ impl Kernel for Choose<'_> {
                 (_, Some((start, ..))) => {
                     for r in 0..rows {
                         let vector = scratch.scores.vector(r, encoder);
-                        scratch.search.fill(&encoder.space(), i * CHUNK + r, vector);
+                        scratch.search.fill::<L>(&encoder.space(), i * CHUNK + r, vector);
                     }
                     (given == Given::Ignored).then_some(start)
                 }
@@ -109,7 +156,9 @@ impl Kernel for Choose<'_> {
             scratch.begun.clear();
             scratch.begun.extend_from_slice(codes);
             scratch.search.run::<L>(&encoder.space(), rounds, seed, codes);
-            go_back(encoder, scratch, codes);
+            if given == Given::Ignored {
+                go_back(encoder, scratch, codes);
+            }
         }
     }
 }
@@ -142,16 +191,16 @@ fn beam(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]
     }
 }
 
-/// Takes back codes of local search that are worse than those it began with: of a vector far shorter than the codewords
-/// it sees little but rounding.
+/// Takes back codes of local search that are worse than those it began with.
+#[inline(always)]
 fn go_back(encoder: &Encoder, scratch: &mut Scratch, codes: &mut [u8]) {
     let m = encoder.codebooks.n_codebooks();
     let Scratch { rows, begun, approximation, .. } = scratch;
     for (r, (code, begun)) in codes.chunks_mut(m).zip(begun.chunks(m)).enumerate() {
         if code != begun {
-            let mut loss =
-                |code: &[u8]| encoder.loss.of(&encoder.codebooks, rows.row(r), code, approximation);
-            if loss(begun) < loss(code) {
+            let (loss, books) = (encoder.loss, &encoder.codebooks);
+            let before = loss.of(books, rows.row(r), begun, approximation);
+            if before < loss.of(books, rows.row(r), code, approximation) {
                 code.copy_from_slice(begun);
             }
         }

@@ -1,10 +1,10 @@
 //! Vertical operations on scores in 16 bits, whole multiples of a step: 32 of them fit a register of AVX-512, and sums of
-//! them are exact. As in [`lanes`](super::lanes), plain loops that the compiler turns into vector instructions.
+//! them are exact.
 
-use super::lanes::min;
+use crate::isa::{Level, WORDS};
 
 /// Levels handled together.
-pub(super) const LEVELS: usize = 32;
+pub(super) const LEVELS: usize = WORDS;
 
 /// Levels of as many codewords, on a cache line of their own: one that straddles two is loaded twice.
 #[derive(Clone, Copy)]
@@ -23,13 +23,8 @@ pub(super) fn get(table: &[Levels], k: usize) -> i16 {
 
 /// `to = (values − middle) · factor` in whole numbers; what is +∞, or no number, becomes the largest.
 #[inline(always)]
-pub(super) fn round(to: &mut [Levels], values: &[f32], middle: f32, factor: f32) {
-    const ZERO: f32 = 32_768.0;
-    for (to, values) in to.iter_mut().zip(values.chunks_exact(LEVELS)) {
-        for (to, value) in to.0.iter_mut().zip(values) {
-            // Above 0, cutting off the fraction of a number and a half rounds it.
-            let level = min(2.0 * ZERO - 1.0, (value - middle) * factor + (ZERO + 0.5)).max(0.0);
-            *to = (level as i32 - ZERO as i32) as i16;
-        }
+pub(super) fn round<L: Level>(to: &mut [Levels], values: &[f32], middle: f32, factor: f32) {
+    for (to, values) in to.iter_mut().zip(values.as_chunks::<LEVELS>().0) {
+        L::store(L::round(values, middle, factor), &mut to.0);
     }
 }

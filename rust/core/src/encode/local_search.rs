@@ -50,12 +50,17 @@ pub(super) struct Search {
     /// The codes that are kept and those on trial, `[vector][codebook]`, as numbers of rows of the Gram matrix.
     kept: Vec<u32>,
     trial: Vec<u32>,
+    /// The projections of their codewords, in levels, where these count: at hand, and not one cache line for each.
+    kept_levels: Vec<i16>,
+    trial_levels: Vec<i16>,
     /// How many changes there were when a codebook last had its turn, `[vector][codebook]`.
     seen: Vec<u32>,
     /// The vectors that take the present turn.
     turns: Vec<Turn>,
     /// One vector's scores before they are rounded.
     scores: Vec<f32>,
+    /// Middle and half of the width of its numbers, by codebook.
+    spreads: Vec<(f32, f32)>,
     /// What a round perturbs: see [`drawn`].
     perturbed: Vec<(usize, usize)>,
 }
@@ -91,6 +96,8 @@ struct Turn {
     /// The least score so far, and whose it is; [`i16::MAX`] if there is none.
     level: i16,
     codeword: i16,
+    /// The projection of that codeword, in levels.
+    projection: i16,
     /// The codeword there is, and its score.
     from: i16,
     own: i16,
@@ -164,34 +171,31 @@ impl Search {
 
     /// Takes in the scores of vector `v`, rounded to whole steps.
     #[inline(always)]
-    pub(super) fn fill(&mut self, space: &Space<'_>, v: usize, vector: Vector<'_>) {
-        let Self { states, own, projections, scores, .. } = self;
+    pub(super) fn fill<L: Level>(&mut self, space: &Space<'_>, v: usize, vector: Vector<'_>) {
+        let Self { states, own, projections, scores, spreads, .. } = self;
         let (n, stride) = (states.len(), space.stride);
         let state = &mut states[v];
         let size = space.n_books() * stride;
         scores.clear();
         scores.extend_from_slice(&vector.scores[..size]);
         if space.beta > 0.0 {
-            let spread = |book: usize| lanes::spread(&vector.projections[book * stride..][..stride]);
-            for book in 0..space.n_books() {
-                state.reach = state.reach.max(spread(book).1);
+            spread(spreads, &vector.projections[..size], stride);
+            for &(_, half) in &*spreads {
+                state.reach = state.reach.max(half);
             }
             let factor = if state.reach > 0.0 { f32::from(i16::MAX) / state.reach } else { 0.0 };
             state.offset = -vector.target;
-            for book in 0..space.n_books() {
-                let (middle, _) = spread(book);
+            for (book, &(middle, _)) in spreads.iter().enumerate() {
                 state.offset += middle * if space.shared { space.n_codebooks as f32 } else { 1.0 };
                 let values = &vector.projections[book * stride..][..stride];
-                levels::round(&mut projections[place(space, n, book, v)], values, middle, factor);
+                levels::round::<L>(&mut projections[place(space, n, book, v)], values, middle, factor);
                 // The scores hold 2βep for e = −‖x‖; a turn adds 2β(e + middle)(p − middle) for the true e.
                 let scores = &mut scores[book * stride..][..stride];
                 lanes::add_multiple(scores, 2.0 * space.beta * (vector.target - middle), values);
             }
         }
-        let mut half = 0.0f32;
-        for scores in scores.chunks_exact(stride) {
-            half = half.max(lanes::spread(scores).1);
-        }
+        spread(spreads, scores, stride);
+        let half = spreads.iter().fold(0.0f32, |a, &(_, half)| a.max(half));
         let mut step = space.gram.step;
         while half > OWN * step && state.shift < i16::BITS - 1 {
             step *= 2.0;
@@ -202,9 +206,8 @@ impl Search {
             step = half / OWN;
         }
         state.steps = if step > 0.0 { step.recip() } else { 0.0 };
-        for (book, scores) in scores.chunks_exact(stride).enumerate() {
-            let (middle, _) = lanes::spread(scores);
-            levels::round(&mut own[place(space, n, book, v)], scores, middle, state.steps);
+        for ((book, scores), &(middle, _)) in scores.chunks_exact(stride).enumerate().zip(&*spreads) {
+            levels::round::<L>(&mut own[place(space, n, book, v)], scores, middle, state.steps);
         }
     }
 
@@ -224,16 +227,20 @@ impl Search {
         self.kept.clone_from(&self.trial);
         self.seen.clear();
         self.seen.resize(codes.len(), 0);
+        self.trial_levels.clear();
         if space.beta > 0.0 {
             for v in 0..self.states.len() {
                 let mut sum = 0;
                 for (book, &k) in codes[v * m..][..m].iter().enumerate() {
                     let levels = &self.projections[place(space, self.states.len(), space.book(book), v)];
-                    sum += i32::from(levels::get(levels, k.into()));
+                    let level = levels::get(levels, k.into());
+                    self.trial_levels.push(level);
+                    sum += i32::from(level);
                 }
                 self.states[v].begin(sum);
             }
         }
+        self.kept_levels.clone_from(&self.trial_levels);
         let mut order: Vec<usize> = (0..m).collect();
         self.settle::<L>(space, &order);
         self.keep(m);
@@ -280,13 +287,20 @@ impl Search {
 
     /// Keeps each code on trial that is better than the one that is kept, and goes back to that where it is not.
     fn keep(&mut self, m: usize) {
-        let codes = self.kept.chunks_exact_mut(m).zip(self.trial.chunks_exact_mut(m));
-        for (state, (kept, trial)) in self.states.iter_mut().zip(codes) {
+        let Self { states, kept, trial, kept_levels, trial_levels, .. } = self;
+        for (v, state) in states.iter_mut().enumerate() {
+            let here = v * m..v * m + m;
             if state.difference < 0.0 {
-                kept.copy_from_slice(trial);
+                kept[here.clone()].copy_from_slice(&trial[here.clone()]);
+                if let Some(levels) = trial_levels.get(here.clone()) {
+                    kept_levels[here].copy_from_slice(levels);
+                }
                 state.along[0] = state.along[1];
             } else {
-                trial.copy_from_slice(kept);
+                trial[here.clone()].copy_from_slice(&kept[here.clone()]);
+                if let Some(levels) = kept_levels.get(here.clone()) {
+                    trial_levels[here].copy_from_slice(levels);
+                }
                 state.along[1] = state.along[0];
             }
             state.difference = 0.0;
@@ -318,8 +332,7 @@ impl Search {
     fn begin(&mut self, space: &Space<'_>, book: usize, always: bool) {
         let m = space.n_codebooks;
         let start = space.start(book) as u32;
-        let Self { states, trial, seen, turns, projections, .. } = self;
-        let n = states.len();
+        let Self { states, trial, trial_levels, seen, turns, .. } = self;
         turns.clear();
         let codes = trial.chunks_exact(m).zip(seen.chunks_exact(m));
         for ((v, state), (trial, seen)) in states.iter().enumerate().zip(codes) {
@@ -334,12 +347,13 @@ impl Search {
                 slope: 0.0,
                 level: i16::MAX,
                 codeword: from as i16,
+                projection: 0,
                 from: from as i16,
                 own: i16::MAX,
             };
             if space.beta > 0.0 {
-                let own = levels::get(&projections[place(space, n, space.book(book), v)], from);
-                (turn.factor, turn.halvings, turn.slope) = state.weigh(space.beta, own);
+                turn.projection = trial_levels[v * m + book];
+                (turn.factor, turn.halvings, turn.slope) = state.weigh(space.beta, turn.projection);
             }
             turns.push(turn);
         }
@@ -458,6 +472,12 @@ impl Search {
                 least = L::min(sums, least);
             }
             let (level, codeword) = L::least(least, key);
+            if ALONG {
+                let here = codeword as usize - first * LEVELS;
+                let projection =
+                    projections.get(at + here / LEVELS).map_or(0, |levels| levels.0[here % LEVELS]);
+                turn.projection = if level < turn.level { projection } else { turn.projection };
+            }
             turn.codeword = if level < turn.level { codeword } else { turn.codeword };
             turn.level = turn.level.min(level);
         }
@@ -466,9 +486,9 @@ impl Search {
     /// Makes the changes that the turns ask for; whether there are any.
     #[inline(always)]
     fn change(&mut self, space: &Space<'_>, book: usize, perturbing: bool) -> bool {
-        let (m, n) = (space.n_codebooks, self.states.len());
+        let m = space.n_codebooks;
         let start = space.start(book) as u32;
-        let Self { states, trial, seen, turns, projections, .. } = self;
+        let Self { states, trial, trial_levels, seen, turns, .. } = self;
         let mut any = false;
         for turn in turns {
             let v = turn.vector as usize;
@@ -477,9 +497,7 @@ impl Search {
             if turn.codeword != turn.from && (difference < 0.0 || perturbing) {
                 let mut step = 0.0;
                 if space.beta > 0.0 {
-                    let projections = &projections[place(space, n, space.book(book), v)];
-                    let projection = |k: i16| levels::get(projections, k as usize);
-                    let change = (projection(turn.from), projection(turn.codeword));
+                    let change = (trial_levels[v * m + book], turn.projection);
                     (difference, step) =
                         state.refine(difference, change, (turn.factor, turn.halvings, turn.slope));
                 }
@@ -488,6 +506,9 @@ impl Search {
                     state.difference += difference;
                     state.changes += 1;
                     trial[v * m + book] = start + turn.codeword as u32;
+                    if space.beta > 0.0 {
+                        trial_levels[v * m + book] = turn.projection;
+                    }
                     any = true;
                 }
             }
@@ -503,7 +524,7 @@ impl Search {
     fn own_scores(&mut self, space: &Space<'_>, book: usize) {
         let (m, n) = (space.n_codebooks, self.states.len());
         let (width, block) = (space.gram.width(), space.gram.block(space.book(book)));
-        let Self { states, own, trial, turns, projections, .. } = self;
+        let Self { states, own, trial, trial_levels, turns, .. } = self;
         for turn in turns {
             let v = turn.vector as usize;
             let k = turn.from as usize;
@@ -515,10 +536,9 @@ impl Search {
                     score = score.wrapping_add(levels::get(row, k));
                 }
             }
-            score = (score >> states[v].shift).wrapping_add(levels::get(&own[place.clone()], k));
+            score = (score >> states[v].shift).wrapping_add(levels::get(&own[place], k));
             if space.beta > 0.0 {
-                let projection = i32::from(levels::get(&projections[place], k));
-                let product = (i32::from(turn.factor) * projection) >> 16;
+                let product = (i32::from(turn.factor) * i32::from(trial_levels[v * m + book])) >> 16;
                 score = (score >> turn.halvings).saturating_add(product as i16);
             }
             turn.own = score;
@@ -555,6 +575,15 @@ pub(super) fn drawn(
         *place += 1;
     }
     size
+}
+
+/// Writes (middle, half of the width) of each `stride` of `values`.
+#[inline(always)]
+fn spread(spreads: &mut Vec<(f32, f32)>, values: &[f32], stride: usize) {
+    spreads.clear();
+    for values in values.chunks_exact(stride) {
+        spreads.push(lanes::spread(values));
+    }
 }
 
 /// Where the levels of vector `v` of `n` for the codewords of `book` are.

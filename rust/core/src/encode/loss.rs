@@ -43,6 +43,7 @@ impl Loss {
 
     /// The loss of a vector with `code`. The sum of codewords in f32 and in order, as `decode` has it; all else in f64, so
     /// that it cannot overflow.
+    #[inline(always)]
     pub(super) fn of(
         self,
         codebooks: &Codebooks,
@@ -56,12 +57,11 @@ impl Loss {
             approximation.iter_mut().zip(codebooks.codeword(m, usize::from(k))).for_each(|(a, c)| *a += c);
         }
         if self == Self::RECONSTRUCTION {
-            return sum(x, approximation, |x, a| (x - a) * (x - a));
+            return squared_error(x, approximation);
         }
-        let squared_error = sum(x, approximation, |x, a| (x - a) * (x - a));
-        let along = sum(x, approximation, |x, a| (x - a) * x);
+        let [squared_error, along, square] = products(x, approximation);
         let (norm, along) = match row.rest {
-            None => (sum(x, x, |x, _| x * x).sqrt(), along),
+            None => (square.sqrt(), along),
             Some(rest) => (rest.norm, along + rest.along),
         };
         let share = if norm > 0.0 { along / norm } else { 0.0 };
@@ -75,14 +75,33 @@ impl Default for Loss {
     }
 }
 
-/// Σ term(x_j, a_j): eight sums side by side, so that the loop is not one long chain of additions.
+/// Sums side by side, so that the loop is not one long chain of additions.
+const SUMS: usize = 8;
+
+/// ‖x − a‖².
 #[inline(always)]
-fn sum(x: &[f32], a: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut sums = [0.0f64; 8];
-    for (x, a) in x.chunks(8).zip(a.chunks(8)) {
+fn squared_error(x: &[f32], a: &[f32]) -> f64 {
+    let mut sums = [0.0f64; SUMS];
+    for (x, a) in x.chunks(SUMS).zip(a.chunks(SUMS)) {
         for ((sum, &x), &a) in sums.iter_mut().zip(x).zip(a) {
-            *sum += term(f64::from(x), f64::from(a));
+            let error = f64::from(x) - f64::from(a);
+            *sum += error * error;
         }
     }
     sums.iter().sum()
+}
+
+/// ‖x − a‖², ⟨x − a, x⟩ and ‖x‖².
+#[inline(always)]
+fn products(x: &[f32], a: &[f32]) -> [f64; 3] {
+    let mut sums = [[0.0f64; SUMS]; 3];
+    for (x, a) in x.chunks(SUMS).zip(a.chunks(SUMS)) {
+        for (l, (&x, &a)) in x.iter().zip(a).enumerate() {
+            let (x, error) = (f64::from(x), f64::from(x) - f64::from(a));
+            sums[0][l] += error * error;
+            sums[1][l] += error * x;
+            sums[2][l] += x * x;
+        }
+    }
+    sums.map(|sums| sums.iter().sum())
 }

@@ -337,23 +337,10 @@ impl Encoder {
                 codes
                     .zip(before.zip(after))
                     .map_init(
-                        || (Scratch::new(self), vec![0u8; rows * m]),
-                        |(scratch, new), ((i, codes), (before, after))| {
+                        || Scratch::new(self),
+                        |scratch, ((i, codes), (before, after))| {
                             scratch.read(&target, i * rows, before.len())?;
-                            let new = &mut new[..codes.len()];
-                            new.copy_from_slice(codes);
-                            scratch.choose(self, Given::Improved, new);
-                            let rows =
-                                codes.chunks_mut(m).zip(new.chunks(m)).zip(before.iter_mut().zip(after));
-                            for (r, ((code, new), (before, after))) in rows.enumerate() {
-                                *before = scratch.error(self, r, code);
-                                *after = *before;
-                                let error = scratch.error(self, r, new);
-                                if error < *before {
-                                    *after = error;
-                                    code.copy_from_slice(new);
-                                }
-                            }
+                            scratch.improve(self, codes, (before, after));
                             finish(codes)
                         },
                     )

@@ -7,13 +7,15 @@
 
 #![allow(unsafe_code)]
 
+mod floats;
 mod halves;
 mod words;
 
 use crate::error::{Result, invalid};
+pub(crate) use floats::Floats;
 pub(crate) use halves::{HALF, Halves};
 use std::sync::OnceLock;
-pub(crate) use words::Words;
+pub(crate) use words::{WORDS, Words};
 
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +101,7 @@ pub(crate) trait Kernel {
 }
 
 /// An [`Isa`] as a type, so that kernels choose their block sizes at compile time.
-pub(crate) trait Level: Words + Halves {
+pub(crate) trait Level: Words + Halves + Floats {
     /// Which it is.
     const ISA: Isa;
     /// Whether `f32::mul_add` is one instruction here, and not a slow call; without, the same result is computed.

@@ -11,12 +11,19 @@ use super::Portable;
 /// Numbers handled together.
 pub(crate) const WORDS: usize = 32;
 
+/// What is added before a number is rounded: above 0, cutting off the fraction of a number and a half rounds it.
+const ZERO: f32 = 32_768.0;
+/// The largest number of 16 bits, with that.
+const LARGEST: f32 = 65_535.0;
+
 /// The operations of an instruction set. They are called only from kernels that run on it: see [`run`](super::run).
 pub(crate) trait Words {
     /// [`WORDS`] numbers.
     type V: Copy;
 
     fn load(from: &[i16; WORDS]) -> Self::V;
+    /// (values − middle) · factor in whole numbers, halves up; the largest for what is beyond, and for no number.
+    fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V;
     fn store(v: Self::V, to: &mut [i16; WORDS]);
     fn splat(value: i16) -> Self::V;
     /// a + b, of sums that do not overflow.
@@ -43,6 +50,16 @@ impl Words for Portable {
     #[inline(always)]
     fn load(from: &[i16; WORDS]) -> Self::V {
         *from
+    }
+
+    #[inline(always)]
+    fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V {
+        values.map(|value| {
+            let level = (value - middle) * factor + (ZERO + 0.5);
+            // As `min` of the instruction sets: no number is above the largest.
+            let level = if level < LARGEST { level } else { LARGEST };
+            (level.max(0.0) as i32 - ZERO as i32) as i16
+        })
     }
 
     #[inline(always)]
@@ -135,7 +152,7 @@ impl Words for Portable {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::super::x86::{Avx2, Avx512};
-    use super::{WORDS, Words};
+    use super::{LARGEST, WORDS, Words, ZERO};
     use std::arch::x86_64::*;
 
     // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the kernel, and
@@ -148,6 +165,28 @@ mod x86 {
             let halves = from.as_ptr().cast::<__m256i>();
             // SAFETY: as above.
             unsafe { [_mm256_loadu_si256(halves), _mm256_loadu_si256(halves.add(1))] }
+        }
+
+        #[inline(always)]
+        fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V {
+            // SAFETY: as above.
+            unsafe {
+                let (middle, factor) = (_mm256_set1_ps(middle), _mm256_set1_ps(factor));
+                let mut parts = [_mm256_setzero_si256(); 4];
+                for (p, part) in parts.iter_mut().enumerate() {
+                    let values = _mm256_loadu_ps(values.as_ptr().add(8 * p));
+                    let scaled = _mm256_mul_ps(_mm256_sub_ps(values, middle), factor);
+                    let level = _mm256_add_ps(scaled, _mm256_set1_ps(ZERO + 0.5));
+                    let level = _mm256_min_ps(level, _mm256_set1_ps(LARGEST));
+                    let level = _mm256_cvttps_epi32(_mm256_max_ps(level, _mm256_setzero_ps()));
+                    *part = _mm256_sub_epi32(level, _mm256_set1_epi32(ZERO as i32));
+                }
+                // Packed by halves of a register: quarters change places.
+                [
+                    _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(parts[0], parts[1])),
+                    _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(parts[2], parts[3])),
+                ]
+            }
         }
 
         #[inline(always)]
@@ -264,6 +303,24 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V {
+            // SAFETY: as above.
+            unsafe {
+                let (middle, factor) = (_mm512_set1_ps(middle), _mm512_set1_ps(factor));
+                let mut halves = [_mm256_setzero_si256(); 2];
+                for (p, half) in halves.iter_mut().enumerate() {
+                    let values = _mm512_loadu_ps(values.as_ptr().add(16 * p));
+                    let scaled = _mm512_mul_ps(_mm512_sub_ps(values, middle), factor);
+                    let level = _mm512_add_ps(scaled, _mm512_set1_ps(ZERO + 0.5));
+                    let level = _mm512_min_ps(level, _mm512_set1_ps(LARGEST));
+                    let level = _mm512_cvttps_epi32(_mm512_max_ps(level, _mm512_setzero_ps()));
+                    *half = _mm512_cvtepi32_epi16(_mm512_sub_epi32(level, _mm512_set1_epi32(ZERO as i32)));
+                }
+                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(halves[0]), halves[1])
+            }
+        }
+
+        #[inline(always)]
         fn store(v: Self::V, to: &mut [i16; WORDS]) {
             // SAFETY: as above.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), v) }
@@ -346,7 +403,7 @@ mod tests {
     type Numbers = [i16; WORDS];
 
     /// Every operation on some numbers.
-    struct All<'a>(&'a [Numbers; 4], u32);
+    struct All<'a>(&'a [Numbers; 4], u32, [f32; WORDS]);
 
     impl Kernel for All<'_> {
         type Output = Vec<Vec<i16>>;
@@ -364,6 +421,7 @@ mod tests {
                 L::multiply_high(a, b),
                 L::shift_right(a, self.1),
                 L::select_less(a, b, c, d),
+                L::round(&self.2, f32::from(self.0[0][0]), f32::from(self.0[0][1]) * 1e-4),
             ];
             let (level, key) = L::least(a, L::max(b, L::splat(0)));
             let mut all = vec![vec![level, key]];
@@ -386,9 +444,12 @@ mod tests {
                 if equal { value % 3 } else { value }
             };
             let numbers: [Numbers; 4] = std::array::from_fn(|_| std::array::from_fn(|_| next()));
-            let want = run(Isa::Scalar, All(&numbers, by));
+            let mut values: [f32; WORDS] = std::array::from_fn(|_| f32::from(next()) * 0.5 + 0.25 * f32::from(next() % 3));
+            values[..4].copy_from_slice(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38]);
+            let want = run(Isa::Scalar, All(&numbers, by, values));
+            prop_assert_eq!(want.last().unwrap()[0], i16::MAX);
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                prop_assert_eq!(run(isa, All(&numbers, by)), want.clone(), "{}", isa.name());
+                prop_assert_eq!(run(isa, All(&numbers, by, values)), want.clone(), "{}", isa.name());
             }
         }
     }

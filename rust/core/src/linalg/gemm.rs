@@ -10,7 +10,7 @@
 //! A 6 × 64 block of the result stays in 24 AVX-512 registers (6 × 16 in 12 AVX2 registers) while j runs.
 //! `benches/training.py` times encoding, of which this is the larger part, beside the same product in numpy's OpenBLAS. A
 //! result depends neither on the other rows, nor on where the chunk begins, nor on the instruction set: products are
-//! added in order, each fused with its addition, which [`fused`] does where the processor cannot.
+//! added in order, each fused with its addition, also where the processor cannot do that in one instruction.
 
 use crate::isa::{Isa, Level};
 
@@ -88,41 +88,41 @@ pub(crate) fn multiply<L: Level>(
 ) {
     assert_eq!(tiles.dim, panels.dim);
     match L::ISA {
-        Isa::Avx512 => blocks::<64, true>(tiles, rows, panels, start, out),
-        Isa::Avx2 => blocks::<16, true>(tiles, rows, panels, start, out),
-        Isa::Scalar | Isa::Neon if L::FMA => blocks::<16, true>(tiles, rows, panels, start, out),
-        Isa::Scalar | Isa::Neon => blocks::<8, false>(tiles, rows, panels, start, out),
+        Isa::Avx512 => blocks::<L, 4>(tiles, rows, panels, start, out),
+        Isa::Avx2 => blocks::<L, 2>(tiles, rows, panels, start, out),
+        Isa::Scalar | Isa::Neon if L::FMA => blocks::<L, 2>(tiles, rows, panels, start, out),
+        Isa::Scalar | Isa::Neon => blocks::<L, 1>(tiles, rows, panels, start, out),
     }
 }
 
 #[inline(always)]
-fn blocks<const W: usize, const FMA: bool>(
+fn blocks<L: Level, const N: usize>(
     tiles: &Tiles,
     rows: usize,
     panels: &Panels,
     start: &[f32],
     out: &mut [f32],
 ) {
-    let (dim, columns) = (panels.dim, panels.columns);
+    let (dim, columns, width) = (panels.dim, panels.columns, N * L::LANES);
     for first in (0..dim).step_by(DEPTH) {
         let last = dim.min(first + DEPTH);
         for (p, panel) in panels.data.chunks_exact(PANEL * dim).enumerate() {
             let panel = &panel[first * PANEL..last * PANEL];
             for t in 0..rows.div_ceil(TILE) {
                 let tile = &tiles.data[(t * dim + first) * TILE..(t * dim + last) * TILE];
-                for column in (0..PANEL).step_by(W) {
+                for column in (0..PANEL).step_by(width) {
                     let out = &mut out[t * TILE * columns + p * PANEL + column..];
-                    let start = (first == 0).then(|| &start[p * PANEL + column..][..W]);
-                    block::<W, FMA>(tile, panel, column, start, out, columns);
+                    let start = (first == 0).then(|| &start[p * PANEL + column..][..width]);
+                    block::<L, N>(tile, panel, column, start, out, columns);
                 }
             }
         }
     }
 }
 
-/// One block of `TILE` × `W` results, from registers; the sums so far are `start` in each row, or what `out` holds.
+/// One block of `TILE` rows and `N` registers of results; the sums so far are `start` in each row, or what `out` holds.
 #[inline(always)]
-fn block<const W: usize, const FMA: bool>(
+fn block<L: Level, const N: usize>(
     tile: &[f32],
     panel: &[f32],
     column: usize,
@@ -130,69 +130,36 @@ fn block<const W: usize, const FMA: bool>(
     out: &mut [f32],
     columns: usize,
 ) {
-    let mut sums = [[0.0f32; W]; TILE];
-    for (r, sum) in sums.iter_mut().enumerate() {
-        sum.copy_from_slice(start.unwrap_or_else(|| &out[r * columns..][..W]));
+    let mut sums = [[L::splat_float(0.0); N]; TILE];
+    for (r, sums) in sums.iter_mut().enumerate() {
+        let from = start.unwrap_or_else(|| &out[r * columns..]);
+        for (n, sum) in sums.iter_mut().enumerate() {
+            *sum = L::load_floats(&from[n * L::LANES..]);
+        }
     }
-    for (x, c) in tile.chunks_exact(TILE).zip(panel.chunks_exact(PANEL)) {
-        let x: &[f32; TILE] = x.try_into().expect("a tile is TILE wide");
-        let c: &[f32; W] = c[column..][..W].try_into().expect("W divides PANEL");
+    for (x, c) in tile.as_chunks::<TILE>().0.iter().zip(panel.as_chunks::<PANEL>().0) {
+        let (c, mut registers) = (&c[column..column + N * L::LANES], [L::splat_float(0.0); N]);
+        for (n, register) in registers.iter_mut().enumerate() {
+            *register = L::load_floats(&c[n * L::LANES..]);
+        }
         for r in 0..TILE {
-            for w in 0..W {
-                sums[r][w] = if FMA { x[r].mul_add(c[w], sums[r][w]) } else { fused(x[r], c[w], sums[r][w]) };
+            let x = L::splat_float(x[r]);
+            for n in 0..N {
+                sums[r][n] = L::multiply_add(x, registers[n], sums[r][n]);
             }
         }
     }
-    for (r, sum) in sums.iter().enumerate() {
-        out[r * columns..][..W].copy_from_slice(sum);
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (n, sum) in sums.into_iter().enumerate() {
+            L::store_floats(sum, &mut out[r * columns + n * L::LANES..]);
+        }
     }
-}
-
-/// `a · b + c`, rounded once: what `f32::mul_add` returns, without a call where the processor has no such instruction.
-///
-/// In f64 the product is exact. Its sum with `c` is rounded to odd: where it is inexact, to the neighbour whose last bit
-/// is 1. No such number lies half-way between two f32, so that rounding it again is right (Boldo & Melquiond, *Emulation
-/// of FMA and correctly rounded sums*, 2008).
-#[inline(always)]
-fn fused(a: f32, b: f32, c: f32) -> f32 {
-    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
-    let sum = product + c;
-    let back = sum - product;
-    // What the sum was rounded by, exactly; NaN where the sum is not finite.
-    let error = (product - (sum - back)) + (c - back);
-    let bits = sum.to_bits();
-    let even = u64::from((error > 0.0) | (error < 0.0)) & !bits;
-    let (step, toward_zero) = (even & 1, (error.to_bits() ^ bits) >> 63);
-    f64::from_bits(bits.wrapping_add(step).wrapping_sub((step & toward_zero) << 1)) as f32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::isa::{self, Kernel};
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20_000))]
-        #[test]
-        fn fused_rounds_once(a: f32, b: f32, c: f32, near in -40i32..40, bit in 0u32..24) {
-            let near = 2f32.powi(near);
-            // Numbers of few bits meet the middle between two f32 often; those of any size overflow and underflow.
-            let few = |x: f32| f32::from_bits(x.to_bits() & (!0 << bit));
-            let ordinary = |x: f32| f32::from_bits(x.to_bits() & 0x807F_FFFF | 0x3F80_0000);
-            for (a, b, c) in [
-                (a, b, c),
-                (few(a), few(b), few(c)),
-                (ordinary(a), ordinary(b), ordinary(c) * near),
-                (ordinary(few(a)), ordinary(few(b)), ordinary(few(c)) * near),
-                (ordinary(a), ordinary(b), f32::INFINITY),
-                (a, f32::MIN_POSITIVE, f32::from_bits(c.to_bits() & 0x807F_FFFF)),
-            ] {
-                let (got, want) = (fused(a, b, c), a.mul_add(b, c));
-                prop_assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{a:e} · {b:e} + {c:e}: {got:e}, not {want:e}");
-            }
-        }
-    }
 
     #[test]
     fn every_instruction_set_gives_the_same_bits() {

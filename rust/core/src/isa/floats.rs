@@ -1,0 +1,145 @@
+//! Arithmetic on as many numbers of 32 bits as fit one register, for the matrix product.
+//!
+//! A compiler makes vector instructions of the product's plain loops or does not, with the crate's own build settings or
+//! with those of a program that depends on it; where it did not, AVX2 took ten times as long. Results are those of the
+//! portable form: `a · b + c` is rounded once.
+
+#![allow(unsafe_code)] // to call intrinsics
+
+use super::{Level, Portable};
+
+/// The operations of an instruction set. They are called only from kernels that run on it: see [`run`](super::run).
+pub(crate) trait Floats {
+    /// [`LANES`](Self::LANES) numbers.
+    type F: Copy;
+    /// Numbers of a register.
+    const LANES: usize;
+
+    /// The first numbers of `from`, which has as many.
+    fn load_floats(from: &[f32]) -> Self::F;
+    /// Writes to the first numbers of `to`, which has as many.
+    fn store_floats(v: Self::F, to: &mut [f32]);
+    fn splat_float(value: f32) -> Self::F;
+    /// a · b + c, rounded once.
+    fn multiply_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+}
+
+impl Floats for Portable {
+    type F = [f32; 8];
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    fn load_floats(from: &[f32]) -> Self::F {
+        *from.first_chunk().expect("as many numbers")
+    }
+
+    #[inline(always)]
+    fn store_floats(v: Self::F, to: &mut [f32]) {
+        to[..Self::LANES].copy_from_slice(&v);
+    }
+
+    #[inline(always)]
+    fn splat_float(value: f32) -> Self::F {
+        [value; Self::LANES]
+    }
+
+    #[inline(always)]
+    fn multiply_add(a: Self::F, b: Self::F, mut c: Self::F) -> Self::F {
+        for l in 0..Self::LANES {
+            c[l] = if Self::FMA { a[l].mul_add(b[l], c[l]) } else { fused(a[l], b[l], c[l]) };
+        }
+        c
+    }
+}
+
+/// `a · b + c`, rounded once: what `f32::mul_add` returns, without a call where the processor has no such instruction.
+///
+/// In f64 the product is exact. Its sum with `c` is rounded to odd: where it is inexact, to the neighbour whose last bit
+/// is 1. No such number lies half-way between two f32, so that rounding it again is right (Boldo & Melquiond, *Emulation
+/// of FMA and correctly rounded sums*, 2008).
+#[inline(always)]
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + c;
+    let back = sum - product;
+    // What the sum was rounded by, exactly; NaN where the sum is not finite.
+    let error = (product - (sum - back)) + (c - back);
+    let bits = sum.to_bits();
+    let even = u64::from((error > 0.0) | (error < 0.0)) & !bits;
+    let (step, toward_zero) = (even & 1, (error.to_bits() ^ bits) >> 63);
+    f64::from_bits(bits.wrapping_add(step).wrapping_sub((step & toward_zero) << 1)) as f32
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::x86::{Avx2, Avx512};
+    use super::Floats;
+    use std::arch::x86_64::*;
+
+    macro_rules! floats {
+        ($level:ty, $register:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $multiply_add:ident) => {
+            // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the
+            // kernel; loads and stores are of slices seen to be long enough, at any alignment.
+            impl Floats for $level {
+                type F = $register;
+                const LANES: usize = $lanes;
+
+                #[inline(always)]
+                fn load_floats(from: &[f32]) -> Self::F {
+                    let from = &from[..Self::LANES];
+                    // SAFETY: as above.
+                    unsafe { $load(from.as_ptr()) }
+                }
+
+                #[inline(always)]
+                fn store_floats(v: Self::F, to: &mut [f32]) {
+                    let to = &mut to[..Self::LANES];
+                    // SAFETY: as above.
+                    unsafe { $store(to.as_mut_ptr(), v) }
+                }
+
+                #[inline(always)]
+                fn splat_float(value: f32) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $splat(value) }
+                }
+
+                #[inline(always)]
+                fn multiply_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $multiply_add(a, b, c) }
+                }
+            }
+        };
+    }
+    floats!(Avx2, __m256, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
+    floats!(Avx512, __m512, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn fused_rounds_once(a: f32, b: f32, c: f32, near in -40i32..40, bit in 0u32..24) {
+            let near = 2f32.powi(near);
+            // Numbers of few bits meet the middle between two f32 often; those of any size overflow and underflow.
+            let few = |x: f32| f32::from_bits(x.to_bits() & (!0 << bit));
+            let ordinary = |x: f32| f32::from_bits(x.to_bits() & 0x807F_FFFF | 0x3F80_0000);
+            for (a, b, c) in [
+                (a, b, c),
+                (few(a), few(b), few(c)),
+                (ordinary(a), ordinary(b), ordinary(c) * near),
+                (ordinary(few(a)), ordinary(few(b)), ordinary(few(c)) * near),
+                (ordinary(a), ordinary(b), f32::INFINITY),
+                (a, f32::MIN_POSITIVE, f32::from_bits(c.to_bits() & 0x807F_FFFF)),
+            ] {
+                let (got, want) = (fused(a, b, c), a.mul_add(b, c));
+                prop_assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{a:e} · {b:e} + {c:e}: {got:e}, not {want:e}");
+            }
+        }
+    }
+}
