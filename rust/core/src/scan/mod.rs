@@ -344,9 +344,11 @@ impl<'a> Plan<'a> {
         let mut rows = 0;
         for (i, &Probe { segment: at, base }) in probes.iter().enumerate() {
             if let Some(next) = probes.get(i + 1) {
-                let codes = self.segments[next.segment].codes;
+                let Segment { codes, positions, .. } = self.segments[next.segment];
                 let soon = 0..codes.n_blocks().min(AHEAD.div_ceil(codes.n_lines()));
                 isa::prefetch(codes.lines(soon).as_flattened());
+                let positions = positions.unwrap_or_default();
+                isa::prefetch(&positions[..positions.len().min(AHEAD * BLOCK / size_of::<u32>())]);
             }
             let codes = self.segments[at].codes;
             let chunk = parallel::rows(CHUNK_BYTES / codes.n_lines()).div_ceil(BLOCK);

@@ -8,7 +8,6 @@ use super::kernel::Kernel;
 use super::score::Scorer;
 use super::{Plan, Segment};
 use crate::codes::packed::{BLOCK, Line};
-use crate::isa;
 use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
@@ -209,11 +208,6 @@ impl<'a> Scanner<'a> {
         for at in bits(marked) {
             let lanes = hits[at] & self.present(blocks.start + at);
             vectors.extend(bits(lanes).map(|lane| (at * BLOCK + lane) as u16));
-        }
-        if let Some(positions) = segment.positions {
-            // They are wanted after the scores, and no cache has them.
-            let of_block = &positions[blocks.start * BLOCK..];
-            vectors.iter().for_each(|&at| isa::prefetch_one(&of_block[usize::from(at)]));
         }
         self.scorer.some(blocks.start, lines, &vectors, &mut scores);
         for (&at, &score) in vectors.iter().zip(&scores) {
