@@ -1,10 +1,11 @@
 """Recall against the bytes of a code, from 4 to 256, beside the quantizers of faiss at equal bytes.
 
-    python benches/bytes.py [--sets source384,patches] [--bytes 4,8,16,32,64,128,256] [--effort low] [--tiny] [--save]
+    python benches/bytes.py [--sets source384,patches] [--bytes 4,8,16,32,64,128,256] [--effort low] [--most 10000]
+                            [--tiny] [--save]
 
-By the codes alone. At most 20,000 vectors are searched; training takes these, or 40,000 of a set that is apart.
-RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU microseconds of
-encoding a vector, on one thread.
+By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set
+that is apart. RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU
+microseconds of encoding a vector, on one thread.
 """
 
 import time
@@ -64,7 +65,7 @@ def rivals(d, size, tiny):
         parts = size // 8
         wide = -(-d // parts) * parts
         yield "faiss PRQ, 8 bytes a part", lambda: faiss.IndexProductResidualQuantizer(wide, parts, 8, bits)
-    if size <= 32:  # training takes a quarter of an hour beyond
+    if size <= 16:  # training takes a quarter of an hour beyond
 
         def residual():
             index = faiss.IndexResidualQuantizer(d, size, bits)
@@ -109,6 +110,7 @@ def main():
     options.add_argument("--sets", default=NAMES)
     options.add_argument("--bytes", default=SIZES)
     options.add_argument("--effort", default="default")
+    options.add_argument("--most", type=int, default=MOST, help="vectors searched (default: %(default)s)")
     args = options.parse_args()
     sizes = (4, 20) if args.tiny else [int(size) for size in args.bytes.split(",")]
     report = Report("bytes", args.save, "named below")
@@ -121,8 +123,8 @@ def main():
         if args.tiny:
             data = few(data)
         else:
-            base = shuffled(data.base)[:MOST]
-            learn = base if data.learn is data.base else data.learn[: 2 * MOST]
+            base = shuffled(data.base)[: args.most]
+            learn = base if data.learn is data.base else data.learn[: 2 * args.most]
             data = type(data)(data.name, learn, base, data.queries[:1000], data.samples)
         d = data.base.shape[1]
         report(f"## {data.name}: {len(data.learn):,} to train on, {len(data.base):,} × {d} searched\n")

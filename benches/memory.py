@@ -80,7 +80,7 @@ def main():
     if args.worker:
         print(measure(json.loads(args.worker[0]), args.worker[1]))
         return
-    n, d = (20_000, 16) if args.tiny else (500_000, 64)
+    n, d = (20_000, 16) if args.tiny else (500_000, 128)
     rng = np.random.default_rng(0)
     X = (4 * rng.normal(size=(1000, d))[rng.integers(1000, size=n)] + rng.normal(size=(n, d))).astype(np.float32)
     effort = {"n_codebooks": 4, "n_codewords": 16} if args.tiny else {"n_codebooks": 8}

@@ -75,7 +75,7 @@ def steps(jobs):
         yield f"residual k-means {d} {selection}", digest(books)
         yield (
             f"along {d} {selection}",
-            digest(_core.apply_along(X, codes, 16, np.ones((48, d)), weights, jobs, directions=books[0, :1])),
+            digest(_core.apply(X, codes, 16, np.ones((48, d)), 3.0, weights, jobs, directions=books[0, :1])),
         )
         errors = np.where(codes[:, 0] == 3, 100.0, 1.0)
         uses = _core.uses(codes, 16, selection) * np.uint64(0)

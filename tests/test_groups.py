@@ -207,3 +207,23 @@ def test_a_row_that_is_not_finite_is_named(X, made):
         made.encode(bad)
     with pytest.raises(ValueError, match="row 7"):
         cc.CompositionalCodes(**QUICK).fit(bad)
+
+
+def test_groups_of_vectors_in_lists_know_the_error_along_x(X):
+    lists = QUICK | {"n_lists": 8}
+    plain, along = (cc.CompositionalCodes(**lists, loss=cc.InnerProduct(eta, 0.0)).fit(X) for eta in (1.0, 8.0))
+    assert along.n_groups_ == 3
+
+    def error(q):
+        places = q.assign(X)
+        left = X - q.decode(q.encode(X, lists=places), places)
+        return (left**2).sum(axis=1).mean(), (((left * X).sum(axis=1) / np.linalg.norm(X, axis=1)) ** 2).mean()
+
+    squares, shares = zip(error(plain), error(along), strict=True)
+    assert shares[1] < 0.3 * shares[0]
+    assert squares[1] + 7 * shares[1] < squares[0] + 7 * shares[0]
+
+
+def test_few_vectors_make_small_groups():
+    assert [grouped("auto", 64, 256, 768, n) for n in (100, 10_000, 20_480, 100_000)] == [32, 17, 8, 8]
+    assert grouped("auto", 16, 256, 768, 100) == 1

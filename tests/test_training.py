@@ -1,6 +1,7 @@
 """Training: its two loops, its solver, and the vectors it meets only as sums."""
 
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -59,8 +60,14 @@ class Parts:
         parts = [part.equations(own, n_codewords, directions) for part, own in zip(self.parts, codes, strict=True)]
         return sum(A for A, _ in parts), sum(b for _, b in parts)
 
-    def apply(self, codes, n_codewords, P, directions):
-        return sum(part.apply(own, n_codewords, P, directions) for part, own in zip(self.parts, codes, strict=True))
+    def sides(self, codes, n_codewords, shared, directions):
+        parts = zip(self.parts, codes, strict=True)
+        found = [part.sides(own, n_codewords, shared, directions) for part, own in parts]
+        return sum(uses for uses, _ in found), sum(b for _, b in found)
+
+    def apply(self, codes, n_codewords, P, extra, directions):
+        parts = zip(self.parts, codes, strict=True)
+        return sum(part.apply(own, n_codewords, P, extra, directions) for part, own in parts)
 
     def uses(self, codes, n_codewords, selection):
         return sum(part.uses(own, n_codewords, selection) for part, own in zip(self.parts, codes, strict=True))
@@ -177,16 +184,26 @@ def test_the_solver_by_blocks_is_numpys(p):
         solver.solve(-A, b, previous, 0.1)
 
 
-def test_descending_is_the_same_for_any_threads():
+def test_descending_comes_near_the_solution():
     rng = np.random.default_rng(0)
     factor, b = rng.normal(size=(600, 600)) + 100 * np.eye(600), rng.normal(size=(600, 4))
-    A = (factor @ factor.T).astype(np.float32)
-    found = [
-        solver.descend(A, b, np.zeros_like(b), np.diag(A) + 2.0, 0.0, lambda P: 2.0 * P, n_jobs=jobs) for jobs in (1, 3)
-    ]
-    np.testing.assert_array_equal(*found)
-    want = np.linalg.solve(A + 2.0 * np.eye(600), b)
-    assert np.linalg.norm(found[0] - want) < 0.01 * np.linalg.norm(want)
+    A = factor @ factor.T + 2.0 * np.eye(600)
+    found = solver.descend(lambda P: A @ P, b, np.zeros_like(b), np.diag(A), 0.0)
+    want = np.linalg.solve(A, b)
+    assert np.linalg.norm(found - want) < 0.01 * np.linalg.norm(want)
+
+
+def test_what_vectors_add_is_the_same_for_any_threads():
+    rng, X = np.random.default_rng(1), vectors(500, 6)
+    codes, weights = rng.integers(16, size=(500, 2), dtype=np.uint8), rng.random(500)
+    P = rng.normal(size=(32, 6))
+    A, b = cc.normal_equations(X, codes, 16, sample_weight=weights)
+    plain = [_core.apply(X, codes, 16, P, 0.0, weights, jobs) for jobs in (1, 3)]
+    np.testing.assert_array_equal(*plain)
+    np.testing.assert_allclose(plain[0], A @ P, rtol=1e-4, atol=1e-3)
+    uses, side = _core.sides(X, codes, 16, False, weights)
+    np.testing.assert_allclose(uses, np.diag(A), rtol=1e-12)
+    np.testing.assert_array_equal(side, b)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
@@ -252,3 +269,52 @@ def test_an_encoder_of_ones_own_is_a_class_with_two_methods():
     objectives = [entry["objective"] for entry in exact.history]
     assert objectives == sorted(objectives, reverse=True)
     assert objectives[0] < greedy.history[0]["objective"]
+
+
+@pytest.mark.parametrize("n_lists", [None, 5])
+def test_parts_that_are_read_where_they_are_train_as_copies_do(X, tmp_path, n_lists):
+    """Iterations with noise train on parts: views of arrays in memory, copies of what is mapped from a file."""
+    np.save(tmp_path / "x.npy", X)
+    model = {"n_codebooks": 2, "n_codewords": 4, "anneal": 3, "max_iter": 2, "n_lists": n_lists}
+    model["loss"] = cc.InnerProduct(eta=3.0, weight_power=1.0)
+    want = cc.CompositionalCodes(**model).fit(np.load(tmp_path / "x.npy", mmap_mode="r")).codebooks_
+    for rows in (X, X.astype("f8"), np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
+        shards = Local(rows, np.ones(len(rows)))
+        part = shards.part(np.zeros((len(rows), 2), np.uint8), 4, 0, 0)
+        assert isinstance(part.shards.X, _core.SomeRows) and len(part.shards.X) < len(rows)
+        np.testing.assert_array_equal(cc.CompositionalCodes(**model).fit(rows).codebooks_, want)
+
+
+def test_some_rows_are_rows_that_there_are(X):
+    some = _core.SomeRows(X, np.array([3, 0, 3]))
+    assert (len(some), some.shape) == (3, (3, 12))
+    np.testing.assert_array_equal(_core.norms(some), _core.norms(X[[3, 0, 3]]))
+    for rows in ([len(X)], [-1]):
+        with pytest.raises(ValueError, match=f"rows are not all below {len(X)}"):
+            _core.SomeRows(X, np.array(rows))
+
+
+LARGE = """
+import numpy as np
+from compcodes import _core
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+rng = np.random.default_rng(0)
+books, X = rng.normal(size=(8, 256, 4)).astype("f4"), rng.normal(size=(100, 4)).astype("f4")
+for turn in range(4):
+    if turn == 1:  # threads are there, and what they hold
+        before = resident()
+    encoder = _core.Encoder(books, "group", 4.0, encoding=("local-search", 2), n_jobs=2)
+    encoder.encode(X, 2)
+    if turn == 1:
+        assert resident() > before + 8e6, "an encoder holds the products of its codewords"
+    del encoder
+assert resident() < before + 8e6, resident() - before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_what_is_large_goes_back_to_the_system():
+    subprocess.run([sys.executable, "-c", LARGE], check=True, timeout=120)

@@ -16,11 +16,12 @@ __all__ = [
     "Moments",
     "RestRows",
     "Shards",
+    "SomeRows",
     "SubspaceEncoder",
     "Target",
     "UnitRows",
     "__version__",
-    "apply_along",
+    "apply",
     "check_codebooks",
     "decode",
     "error_bounds",
@@ -43,6 +44,7 @@ __all__ = [
     "residual_kmeans",
     "rotated",
     "sample_rows",
+    "sides",
     "stretch",
     "sums",
     "train",
@@ -367,14 +369,14 @@ class Shards:
 
 def isa() -> str: ...
 def isas() -> list[str]: ...
-def apply_along(
+def apply(
     x: NDArray[Any],
     codes: _U8,
     n_codewords: int,
     p: _F64,
+    extra: float,
     sample_weight: _F64 | None = None,
     n_jobs: int | None = None,
-    progress: _Progress = None,
     directions: _F32 | None = None,
 ) -> _F64: ...
 def check_codebooks(codebooks: _F32, selection: str) -> None: ...
@@ -442,6 +444,15 @@ def part(
     n: int, weights: _F64 | None, n_codewords: int, seed: int, iteration: int
 ) -> tuple[_I64, _F64 | None] | None: ...
 def sample_rows(n: int, dim: int, n_codewords: int, seed: int) -> _I64: ...
+def sides(
+    x: NDArray[Any] | RestRows,
+    codes: _U8,
+    n_codewords: int,
+    shared: bool = False,
+    sample_weight: _F64 | None = None,
+    n_jobs: int | None = None,
+    directions: _F32 | None = None,
+) -> tuple[_F64, _F64]: ...
 def stretch(codebooks: _F32, directions: _F32, back: bool = False) -> _F32: ...
 def sums(x: NDArray[Any], codes: _U8, n_codewords: int, n_jobs: int | None = None) -> _F64: ...
 def train(

@@ -12,9 +12,11 @@ import copy
 import json
 import pickle
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zlib
 from pathlib import Path
 
@@ -33,6 +35,9 @@ NAMES += ["centroids", "lists", "positions", "bonuses", "shares", "reach", "keys
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, -1e38, 3e19, np.nan, np.inf, -np.inf]
 
 
+METRICS = [("ip", {}), ("l2", {}), ("cosine", {}), ("ip", {"scale": True}), ("ip", {"residuals": True})]
+
+
 def originals():
     """The files to damage: one of each kind, small, of this version and of those before."""
     rng = np.random.default_rng(0)
@@ -48,8 +53,8 @@ def originals():
     models += [cc.OptimizedProductQuantizer(2, 4, max_iter=1).fit(X), cc.RandomHyperplaneHash(8).fit(X)]
     keys = ["", "\0", "é", 7, b"\xff", ("a", 1), *map(str, range(64))]
     for model in models:
-        for settings in [{}, {"metric": "l2"}, {"metric": "cosine"}, {"scale": True}, {"residuals": True}]:
-            index = cc.Index(model, **settings).add(X)
+        for metric, settings in METRICS:
+            index = cc.Index(model, metric, **settings).add(X)
             yield index._core.to_bytes()
             index.remove([3])
             yield index._core.to_bytes()
@@ -205,7 +210,7 @@ def succeeds(step):
 def work(folder, seed, first, count):
     """Try files `first` to `first + count`; what is tried is in "tried.cc"."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    kinds, outcomes = list(originals()), collections.Counter()
+    kinds, outcomes = pickle.loads((folder.parent / "originals").read_bytes()), collections.Counter()
     for number in range(first, first + count):
         rng = np.random.default_rng([seed, number])
         path = folder / "tried.cc"
@@ -215,15 +220,37 @@ def work(folder, seed, first, count):
     print(json.dumps(outcomes))
 
 
-def check_that_forging_works():
+def check_that_forging_works(folder, kinds):
     """A file that is taken apart and sealed again must load: else all forged ones would fail by their checksums."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "sealed.cc"
-        for content in originals():
-            metadata, tensors = parts(content)
-            ours = json.loads(metadata["compcodes"])
-            path.write_bytes(sealed(ours if ours["version"] == 1 else metadata, tensors))
-            cc.Quantizer.load(path)
+    path = folder / "sealed.cc"
+    for content in kinds:
+        metadata, tensors = parts(content)
+        ours = json.loads(metadata["compcodes"])
+        path.write_bytes(sealed(ours if ours["version"] == 1 else metadata, tensors))
+        cc.Quantizer.load(path)
+
+
+def all_of(folder, seed, count):
+    """Try `count` files, some at a time: what came of them, and how many ended a process."""
+    kinds = list(originals())
+    check_that_forging_works(folder, kinds)
+    (folder / "originals").write_bytes(pickle.dumps(kinds))
+    outcomes, failed = collections.Counter(), 0
+    for first in range(0, count, BATCH):
+        some = folder / "some"
+        some.mkdir()
+        command = [sys.executable, __file__, "--seed", str(seed), "--work", str(some), str(first)]
+        done = subprocess.run([*command, str(min(BATCH, count - first))], capture_output=True, text=True, timeout=3600)
+        if done.returncode == 0:
+            outcomes += collections.Counter(json.loads(done.stdout.splitlines()[-1]))
+        else:
+            failed += 1
+            number = (some / "number").read_text()
+            kept = Path(tempfile.gettempdir()) / f"compcodes-fuzz-{seed}-{number}.cc"
+            kept.write_bytes((some / "tried.cc").read_bytes())
+            print(f"file {number}, kept as {kept}: exit {done.returncode}\n{done.stderr[-3000:]}", file=sys.stderr)
+        shutil.rmtree(some)
+    return outcomes, failed
 
 
 def main():
@@ -235,24 +262,12 @@ def main():
     if args.work:
         work(Path(args.work[0]), args.seed, int(args.work[1]), int(args.work[2]))
         return
-    check_that_forging_works()
-    outcomes, failed = collections.Counter(), 0
-    for first in range(0, args.count, BATCH):
-        count = min(BATCH, args.count - first)
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, __file__, "--seed", str(args.seed), "--work", folder, str(first), str(count)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
-            if done.returncode == 0:
-                outcomes += collections.Counter(json.loads(done.stdout.splitlines()[-1]))
-                continue
-            failed += 1
-            number = (Path(folder) / "number").read_text()
-            kept = Path(tempfile.gettempdir()) / f"compcodes-fuzz-{args.seed}-{number}.cc"
-            kept.write_bytes((Path(folder) / "tried.cc").read_bytes())
-            print(f"file {number}, kept as {kept}: exit {done.returncode}\n{done.stderr[-3000:]}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes, failed = all_of(Path(folder), args.seed, args.count)
     print(f"{args.count} files, each read and mapped: {dict(outcomes.most_common())}; {failed} crashes")
     sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", cc.MetricWarning)
     main()

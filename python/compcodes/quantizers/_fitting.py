@@ -25,8 +25,7 @@ from compcodes.quantizers._settings import coder, count_groups, count_lists, ini
 from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
-from compcodes.training.groups import Groups, GroupTrainer
-from compcodes.training.losses import Objective
+from compcodes.training.groups import CODEWORDS, ETA, TOGETHER, Groups, GroupTrainer
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
@@ -152,7 +151,7 @@ def trainer_of(
 ) -> Trainer:
     """Return the training loop with the model's parameters, for the squared error."""
     encoder, effort = coder(model), EFFORTS[model.effort]
-    if count_groups(model, shards.shape[1]) > 1:
+    if count_groups(model, shards.shape[1], shards.shape[0]) > 1:
         effort = effort.of_group()
     anneal, max_iter = iterations(model, effort)
     return Trainer(
@@ -183,7 +182,8 @@ def train(
 ) -> Fitted:
     """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters ask for it."""
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
-    init, n_groups = initial(model, plain.shape[1]), count_groups(model, plain.shape[1])
+    n, d = plain.shape
+    init, n_groups = initial(model, d), count_groups(model, d, n)
     if n_groups > 1 and not isinstance(init, str):
         raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
     if n_groups > 1 and not isinstance(plain, Local):
@@ -192,8 +192,9 @@ def train(
         )
     if isinstance(loss, losses.InnerProduct):
         tuner = trainer_of(model, plain, seed, staged(progress, "choose loss"))
-        # Groups have the parameters that suit one of them.
-        tuner = replace(tuner, n_codebooks=-(-model.n_codebooks // n_groups))
+        if n_groups > 1:  # weights are those that suit one group
+            tuner = replace(tuner, n_codebooks=min(max(CODEWORDS // model.n_codewords, 1), model.n_codebooks, TOGETHER))
+            loss = replace(loss, eta=loss.eta or ETA)
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:
@@ -210,10 +211,7 @@ def train(
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
     if n_groups == 1:
         return Fitted(trainer, trainer.run(init), loss, made, None)
-    whole = trainer
-    if made is not None:  # groups learn what the centroids leave, for the squared error
-        whole = replace(trainer, shards=training_lists.left(cast(Local, trainer.shards)), objective=Objective())
-    trained, groups = GroupTrainer(whole, n_groups).run(cast(str, init))
+    trained, groups = GroupTrainer(trainer, n_groups).run(cast(str, init))
     return Fitted(trainer, trained, loss, made, groups)
 
 

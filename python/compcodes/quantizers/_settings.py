@@ -83,11 +83,12 @@ def initial(model: CompositionalCodes, dim: int) -> str | NDArray[np.float32]:
     return codebooks
 
 
-def count_groups(model: CompositionalCodes, dim: int) -> int:
-    """Return the number of groups of codebooks for vectors of so many dimensions."""
+def count_groups(model: CompositionalCodes, dim: int, n: int | None = None) -> int:
+    """Return the number of groups of codebooks for vectors of so many dimensions, to be trained on `n` at most."""
+    n = n if n is None or model.max_train is None else min(n, model.max_train)
     if model.selection != "group" and model.n_groups == "auto" and model.n_codebooks <= TOGETHER:
         return 1
-    count = grouped(model.n_groups, model.n_codebooks, model.n_codewords, dim)
+    count = grouped(model.n_groups, model.n_codebooks, model.n_codewords, dim, n)
     if count > 1 and model.selection != "group":
         raise ArgumentValueError("selection", f"is {model.selection!r}, in {count} groups: want 'group'")
     return count

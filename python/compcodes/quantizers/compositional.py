@@ -62,7 +62,7 @@ class CompositionalCodes(Quantizer):
         The initial codebooks: residual k-means, random vectors, or an array of your own.
     effort : {"low", "default", "high"}, default "default"
         How much time training and encoding take: the rounds of `LocalSearch`, `anneal` and `max_iter` where they are
-        not given. Groups of codebooks take half the iterations each, and an eighth of the rounds.
+        not given. Groups of codebooks take half the iterations each, and at most an eighth of the rounds.
     anneal : int or None, default None
         Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
@@ -84,7 +84,8 @@ class CompositionalCodes(Quantizer):
     n_groups : int or "auto", default "auto"
         Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
         memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
-        there are more than 16 of 256 codewords, and one group elsewhere. Several groups need the selection "group".
+        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group elsewhere.
+        Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
         count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,

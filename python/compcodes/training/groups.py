@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes.errors import ArgumentValueError
-from compcodes.training import encoders, solver
+from compcodes.training import encoders
+from compcodes.training.joint import Joint
+from compcodes.training.lists import left
 from compcodes.training.losses import Objective
 from compcodes.training.shards import Doubles, Floats, Local
-from compcodes.training.trainer import Trained, Trainer, _halved
+from compcodes.training.trainer import Trained, Trainer
 
 __all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
 
@@ -35,6 +38,13 @@ ALONE = 4096
 """Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
 CODEWORDS = 2048
 """Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+FEW = 512
+"""The same where vectors are few."""
+PER_CODEWORD = 10
+"""Vectors that a codeword of a group needs at least. Least squares with p codewords on n vectors leave 1 + p/n of the
+error on other vectors, 1 − p/n on these."""
+ETA = 4.0
+"""How much an error along x counts, if nothing is said: in 32 bytes, 2 to 8 found about as much everywhere."""
 TRIED = 8000
 """Vectors that splits are tried on; a quarter of them only to see how good these are."""
 CODEWORDS_TRIED = 64
@@ -68,8 +78,11 @@ class Groups:
         return self.members, self.sizes, self.basis
 
 
-def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -> int:
-    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions."""
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions.
+
+    To be trained on few vectors `n`, groups are smaller.
+    """
     if n_groups != "auto":
         count = int(n_groups)
         if count > n_codebooks:
@@ -78,7 +91,8 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int) -
             raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
     else:
         codewords = n_codebooks * n_codewords
-        count = 1 if codewords <= ALONE else -(-codewords // CODEWORDS)
+        together = CODEWORDS if n is None else min(max(n // PER_CODEWORD, FEW), CODEWORDS)
+        count = 1 if codewords <= ALONE else -(-codewords // together)
         count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
     if n_codebooks > TOGETHER * count:
         raise ArgumentValueError(
@@ -178,15 +192,15 @@ class GroupTrainer:
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
-        state, best = _State.of(self, groups, words, codes), list(words)
+        state, best = _State.of(self, groups, words, codes), words
         record(state.loss())
         for iteration in range(REFINED if whole.objective.eta > 1 and history[0]["objective"] > 0 else 0):
-            for group in range(self.n_groups):
-                self._refine(state, group, iteration)
-                self._tell(self.n_groups * self._passes + iteration * self.n_groups + group + 1, 0, 1)
-            if state.loss() >= history[-1]["objective"]:
+            self._update(state)
+            self._improve(state, iteration)
+            self._tell(self.n_groups * (self._passes + iteration + 1), 0, 1)
+            if not state.loss() < history[-1]["objective"]:
                 break
-            best = list(state.words)
+            best = state.words
             record(state.loss())
         if whole.report is not None:
             whole.report(1, 1)
@@ -240,10 +254,16 @@ class GroupTrainer:
             self.whole.report(passes * total + done, whole * total)
 
     @property
-    def _shards(self) -> Local:
+    def _vectors(self) -> Local:
+        """What errors count along: the vectors themselves."""
         shards = self.whole.shards
         assert isinstance(shards, Local)
         return shards
+
+    @cached_property
+    def _shards(self) -> Local:
+        """What codewords are to add up to: of vectors in lists, what the centroids leave."""
+        return left(self._vectors)
 
     def _covariance(self) -> Doubles:
         """Second moments about the mean, by weight, of vectors as directions stretch them."""
@@ -266,14 +286,17 @@ class GroupTrainer:
         return covariance
 
     def _part(self, groups: Groups, group: int) -> Floats:
-        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        """Return what the codebooks of a group are to add up to, (n, d_g)."""
         return self._rotated(self._shards.X, groups, group)
 
     def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
-        basis, directions = groups.basis[:, groups.columns(group)], self.whole.objective.directions
+        return _core.rotated(X, self._stretched(groups.basis[:, groups.columns(group)]), self.whole.n_jobs)
+
+    def _stretched(self, basis: Floats) -> Floats:
+        directions = self.whole.objective.directions
         if directions is not None:
             basis = basis + directions.T @ (directions @ basis)
-        return _core.rotated(X, np.ascontiguousarray(basis), self.whole.n_jobs)
+        return np.ascontiguousarray(basis)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
         whole, passes = self.whole, self._passes
@@ -292,58 +315,43 @@ class GroupTrainer:
             report=whole.report and told,
         )
 
-    def _refine(self, state: _State, group: int, iteration: int) -> None:
-        """Choose codes of a group, and then its codebooks, given what the others leave along the vectors."""
-        whole, X, rest = self.whole, state.part(group), state.rest(group)
-        # Numbers of passes that training has not had.
-        seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
-        steps = whole.encoder.for_training().steps()
-        coder = _core.Encoder(state.words[group], "group", whole.objective.eta, steps, seed, whole.n_jobs)
-        target = _core.Target(X, rest=np.stack([state.norms, rest], axis=1))
-        state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
-        state.words[group] = self._update(state, group, X, rest)
-        state.measure(group, X)
-
-    def _update(self, state: _State, group: int, X: Floats, rest: Doubles) -> Floats:
-        """Return better codebooks for the codes of a group.
-
-        With u_g = x_g / ‖x‖, of the loss ‖e_g‖² + β(⟨e_g, u_g⟩ + rest / ‖x‖)² the first term gives the plain equations,
-        the second adds β u_g u_gᵀ to each vector's part of the left side and β u_g (‖x_g‖² + rest) / ‖x‖ to that of
-        the right one.
-        """
-        whole, weights = self.whole, self._shards.weights
-        words, codes = state.words[group], state.codes[group]
-        (M, K, d), beta = words.shape, whole.objective.eta - 1
-        weights = np.ones(len(X)) if weights is None else weights
-        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        inverse = np.divide(1, state.norms**2, out=np.zeros(len(X)), where=state.norms > 0)
-        own = Local(X, weights, whole.n_jobs)
-        A, b = own.equations(codes, K, None)
-        scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
-        along = replace(own, weights=weights * np.maximum(squares + rest, 0) * inverse)
-        b += beta * along.equations(codes, K, None)[1]
-        counts = np.einsum("ii->i", A).copy()
-        trainer = replace(whole, shards=own, n_codebooks=M, objective=Objective())
-        pull = trainer.pull(state.error(group))
-        start = words.reshape(-1, d).astype(np.float64)
-        uses = counts.reshape(M, K, 1)
-        total = uses.sum(axis=1, keepdims=True)
-        b.reshape(M, K, d)[:] += pull * (uses * start.reshape(M, K, d)).sum(axis=1, keepdims=True) / total
-        A.reshape(-1)[:: len(A) + 1] += pull
-        A *= scale
-        b *= scale
-        diagonal = np.einsum("ii->i", A).copy()
-        across = replace(own, weights=weights * squares * inverse)
-        unknowns = solver.descend(
-            _halved(A),
-            b,
-            start,
-            diagonal * (1 + beta * float(np.mean(squares * inverse)) / d),
-            whole.ridge * (diagonal.mean() or 1.0),
-            lambda P: across.apply(codes, K, P, None) * (beta * scale),
+    def _update(self, state: _State) -> None:
+        """Better codebooks of all groups for the codes at hand."""
+        whole, shards = self.whole, self._shards
+        pulls = [self._trainer(state.groups, group).pull(state.error(group)) for group in range(self.n_groups)]
+        joint = Joint(
+            state.rows,
+            state.norms,
+            state.codes,
+            [state.groups.columns(group) for group in range(self.n_groups)],
+            shards.weights,
+            whole.objective.eta - 1,
             whole.n_jobs,
         )
-        return np.ascontiguousarray(unknowns.astype(np.float32).reshape(M, K, d))
+        state.words = joint.update(state.words, pulls, whole.ridge)
+
+    def _improve(self, state: _State, iteration: int) -> None:
+        """Better codes of one group after the other, given what the others leave along the vectors."""
+        whole, base = self.whole, self._vectors.base
+        for group in range(self.n_groups):
+            state.measure(group, state.part(group))
+        for group in range(self.n_groups):
+            X = state.part(group)
+            # Numbers of passes that training has not had.
+            seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
+            coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
+            rest = np.stack([state.norms, state.rest(group)], axis=1)
+            if base is None:
+                target = _core.Target(X, rest=rest)
+            else:
+                target = _core.Target(X, self._rotated(base.rows, state.groups, group), base.places, rest)
+            state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
+            state.measure(group, X)
+
+    def _steps(self) -> tuple[str, int]:
+        """Return what a pass over the groups encodes with."""
+        name, effort = self.whole.encoder.for_training().steps()
+        return name, effort // 2 if name == encoders.LocalSearch.name else effort
 
     def _assembled(self, groups: Groups, words: list[Floats]) -> Floats:
         """Return codebooks (M, K, d) in the space of the vectors."""
@@ -371,8 +379,8 @@ class _State:
 
     @classmethod
     def of(cls, trainer: GroupTrainer, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
-        whole, shards = trainer.whole, trainer._shards
-        norms = _core.norms(shards.X, whole.objective.directions, whole.n_jobs)
+        whole = trainer.whole
+        norms = _core.norms(trainer._vectors.X, whole.objective.directions, whole.n_jobs)
         sizes = len(words), len(norms)
         state = cls(trainer, groups, words, codes, norms, np.zeros(sizes), np.zeros(sizes))
         for group in range(len(words)):
@@ -380,13 +388,26 @@ class _State:
         return state
 
     def part(self, group: int) -> Floats:
-        return self.trainer._part(self.groups, group)
+        """Return the vectors in the dimensions of a group, (n, d_g)."""
+        trainer = self.trainer
+        return trainer._rotated(trainer._vectors.X, self.groups, group)
+
+    def rows(self, rows: slice) -> tuple[Floats, Floats]:
+        """Return rows of the vectors in the dimensions of the groups, and what codewords are to add up to there."""
+        trainer = self.trainer
+        basis, n_jobs = trainer._stretched(self.groups.basis), trainer.whole.n_jobs
+        X = _core.rotated(np.asarray(trainer._vectors.X[rows]), basis, n_jobs)
+        if trainer._vectors.base is None:
+            return X, X
+        return X, _core.rotated(trainer._shards.X[rows], basis, n_jobs)
 
     def measure(self, group: int, X: Floats) -> None:
-        """Note the errors of a group, and of these the part along the vectors."""
-        left = X - _core.decode(self.words[group], self.codes[group], self.trainer.whole.n_jobs)
-        self.along[group] = np.einsum("ij,ij->i", left, X, dtype=np.float64)
-        self.squares[group] = np.einsum("ij,ij->i", left, left, dtype=np.float64)
+        """Note the errors of a group, and of these the part along its vectors `X`."""
+        trainer = self.trainer
+        rest = X if trainer._vectors.base is None else trainer._part(self.groups, group)
+        errors = rest - _core.decode(self.words[group], self.codes[group], trainer.whole.n_jobs)
+        self.along[group] = np.einsum("ij,ij->i", errors, X, dtype=np.float64)
+        self.squares[group] = np.einsum("ij,ij->i", errors, errors, dtype=np.float64)
 
     def rest(self, group: int) -> Doubles:
         """⟨e, x⟩ over the other groups, of each vector."""

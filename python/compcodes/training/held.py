@@ -285,11 +285,21 @@ def nothing(unknowns: int, dim: int) -> Sums:
     return np.zeros((unknowns, unknowns)), np.zeros((unknowns, dim))
 
 
-def apply(held: Held, codes: Kept, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-    """Sum up what the term along x adds to A P."""
+def sides(held: Held, codes: Kept, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
+    """Sum up the diagonal and the right side of the update's linear system."""
+    kept, total = codes_of(codes), None
+    for rows, local in held.parts():
+        own = local.sides(kept[rows], n_codewords, shared, directions)
+        total = own if total is None else (total[0] + own[0], total[1] + own[1])
+    unknowns = n_codewords if shared else kept.shape[1] * n_codewords
+    return (np.zeros(unknowns), np.zeros((unknowns, held.dim))) if total is None else total
+
+
+def apply(held: Held, codes: Kept, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
+    """Sum up A P for the inner-product loss."""
     kept, image = codes_of(codes), np.zeros_like(P)
     for rows, local in held.parts():
-        image += local.apply(kept[rows], n_codewords, P, directions)
+        image += local.apply(kept[rows], n_codewords, P, extra, directions)
     return image
 
 

@@ -108,8 +108,11 @@ class Shards(Protocol):
     def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
 
-    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+    def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
+        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
+        """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
@@ -244,14 +247,21 @@ class Local:
         """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
         release()
         eta = 1.0 if self.base is None else self.base.eta
-        if eta > 1:  # weighed as they are read: the side of the loss is not that of the plain one
+        if eta > 1:
             rest = self.rest(eta, directions)
             return _core.normal_equations(rest, codes, n_codewords, self.weights, self.n_jobs)
         return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions)
 
-    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
-        return _core.apply_along(self.X, codes, n_codewords, P, self.weights, self.n_jobs, directions=directions)
+    def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
+        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        if self.base is not None:  # weighed as they are read: the side of the loss is not that of the plain one
+            rest = self.rest(self.base.eta, directions)
+            return _core.sides(rest, codes, n_codewords, shared, self.weights, self.n_jobs)
+        return _core.sides(self.X, codes, n_codewords, shared, self.weights, self.n_jobs, directions=directions)
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
+        """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
+        return _core.apply(self.X, codes, n_codewords, P, extra, self.weights, self.n_jobs, directions=directions)
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
         """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""

@@ -17,12 +17,10 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes import _core
 from compcodes.errors import ArgumentValueError
 
 __all__ = ["descend", "solve"]
 
-Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 
 TILE = 64
@@ -157,43 +155,27 @@ def _substitute(tiles: Doubles, inverses: list[Doubles], right: Doubles, threads
 
 
 def descend(
-    A: Floats,
-    b: Doubles,
-    start: Doubles,
-    diagonal: Doubles,
-    ridge: float,
-    extra: Callable[[Doubles], Doubles],
-    n_jobs: int | None = None,
+    apply: Callable[[Doubles], Doubles], b: Doubles, start: Doubles, diagonal: Doubles, ridge: float
 ) -> Doubles:
-    """Go from `start` toward the solution of (A + E) D = b, by a few steps of conjugate gradients.
+    """Go from `start` toward the solution of A D = b, by a few steps of conjugate gradients.
 
-    E is only ever applied, by `extra`, and ties the columns of D together. Never does the quadratic form rise but by
-    rounding.
+    Never does the quadratic form rise but by rounding.
 
     Parameters
     ----------
-    A : (p, p) float32
-        The dense product takes most of the time; in float32 it takes half, and its error is far below that of stopping
-        early.
+    apply : callable
+        (p, d) → (p, d): P → A P. A ties the columns of D together, and is never assembled.
     b, start : (p, d) float64
     diagonal : (p,) float64
-        About that of A + E, which steps are measured by.
+        About that of A, which steps are measured by.
     ridge : float
         λ of a proximal term λ‖D − D_start‖².
-    extra : callable
-        (p, d) → (p, d).
-    n_jobs : int, optional
-        Threads, all cores by default.
 
     Returns
     -------
     (p, d) float64
     """
     scale = (diagonal + ridge)[:, None]
-
-    def apply(P: Doubles) -> Doubles:
-        return _core.multiply(A, P, n_jobs) + extra(P)
-
     residual = b - apply(start)
     change = np.zeros_like(start)
     direction = residual / scale
@@ -205,9 +187,11 @@ def descend(
         image += ridge * direction
         step = product / float(np.vdot(direction, image))
         change += step * direction
-        residual -= step * image
-        scaled = residual / scale
+        image *= step
+        residual -= image
+        scaled = np.divide(residual, scale, out=image)
         before, product = product, float(np.vdot(residual, scaled))
-        direction = scaled + product / before * direction
+        direction *= product / before
+        direction += scaled
     change += start
     return change

@@ -242,10 +242,16 @@ class Spread:
         A, b = steps.added(*found)
         return A.astype(np.float64, copy=False), b
 
-    def apply(self, codes: Codes, n_codewords: int, P: Doubles, directions: Floats | None) -> Doubles:
-        """Sum up what the term along x adds to A P: w b uᵀ⟨u, p̄⟩."""
+    def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
+        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        found = self._added(steps.sides, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        uses, b = steps.added(*found)
+        return uses, b
+
+    def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
+        """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
         shared = self.engine.share(P)
-        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, directions))
+        found = self._added(steps.apply, codes, lambda held, own: (held, own, n_codewords, shared, extra, directions))
         return np.asarray(steps.added(*found))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:

@@ -242,46 +242,52 @@ class Trainer:
             previous = _core.stretch(previous, directions)
         books = 1 if self.selection != "group" else M
         start = previous[:books].reshape(-1, d).astype(np.float64)
-        A, b = self.sums(codes, directions)
-        counts = np.einsum("ii->i", A).copy()
-        if not getattr(self.shards, "base", None):
-            b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
-        if past is not None:
-            A += past[0]
-            b += past[1] if directions is None else past[1] + (past[1] @ directions.T) @ directions
-        if pull > 0:
-            uses = np.einsum("ii->i", A).reshape(books, K, 1)
-            total = uses.sum(axis=1, keepdims=True)
-            means = (uses * start.reshape(books, K, d)).sum(axis=1, keepdims=True) / np.where(total > 0, total, 1)
-            b.reshape(books, K, d)[:] += pull * means
-            A.reshape(-1)[:: len(A) + 1] += pull
         if eta == 1:
+            A, b = self.sums(codes)
+            if past is not None:
+                A += past[0]
+                b += past[1]
+            b += pull * _means(np.einsum("ii->i", A), start, K)
+            A.reshape(-1)[:: len(A) + 1] += pull
             unknowns = solver.solve(A, b, start, self.ridge, self.n_jobs)
         else:
-            # Weights of any magnitude fit float32, in which A is multiplied. A power of two: nothing is rounded.
-            scale = 2.0 ** -np.floor(np.log2(np.einsum("ii->i", A).mean() or 1.0))
-            A *= scale
-            b *= scale
-            counts *= scale
-            diagonal = np.einsum("ii->i", A).copy()
-            single = _halved(A)
-            # Codewords of any magnitude do, for the same reason.
-            size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
-            b /= size
-            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-                unknowns = size * solver.descend(
-                    single,
-                    b,
-                    start / size,
-                    diagonal + counts * ((eta - 1) / d),  # the term along x adds about that
-                    self.ridge * (diagonal.mean() or 1.0),
-                    lambda P: self.shards.apply(codes, K, P, directions) * ((eta - 1) * scale),
-                    self.n_jobs,
-                )
+            unknowns = self._descend(codes, start, pull, past, directions)
         with np.errstate(over="ignore"):
             codebooks = unknowns.astype(np.float32).reshape(-1, K, d)
         codebooks = np.ascontiguousarray(np.broadcast_to(_finite(codebooks), (M, K, d)))
         return codebooks if directions is None else _core.stretch(codebooks, directions, back=True)
+
+    def _descend(
+        self, codes: Codes, start: Doubles, pull: float, past: Sums | None, directions: Floats | None
+    ) -> Doubles:
+        """Return better unknowns than `start`, (M·K, d) or (K, d), for the inner-product loss, stretched as it is."""
+        K, d, eta = self.n_codewords, start.shape[1], self.objective.eta
+        uses, b = self.shards.sides(codes, K, self.selection != "group", directions)
+        if not getattr(self.shards, "base", None):
+            b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
+        diagonal = uses * (1 + (eta - 1) / d)  # the term along x adds about that share
+        if past is not None:
+            b += past[1] if directions is None else past[1] + (past[1] @ directions.T) @ directions
+            uses, diagonal = uses + np.einsum("ii->i", past[0]), diagonal + np.einsum("ii->i", past[0])
+        b += pull * _means(uses, start, K)
+        # Weights and codewords of any magnitude fit float32 then. Powers of two: nothing is rounded.
+        scale = 2.0 ** -np.floor(np.log2(uses.mean() or 1.0))
+        size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
+        before = None if past is None else (past[0] * scale).astype(np.float32)
+
+        def apply(P: Doubles) -> Doubles:
+            image = self.shards.apply(codes, K, P, eta - 1, directions)
+            image += pull * P
+            image *= scale
+            if before is not None:
+                image += _core.multiply(before, P, self.n_jobs)
+            return image
+
+        ridge = self.ridge * scale * ((uses.mean() + pull) or 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by who calls
+            found = solver.descend(apply, b * (scale / size), start / size, (diagonal + pull) * scale, ridge)
+            unknowns: Doubles = size * found
+        return unknowns
 
     def sums(self, codes: Codes, directions: Floats | None = None) -> Sums:
         """Return the two sides of the normal equations; of one codebook where the M are one."""
@@ -327,11 +333,9 @@ def _too_large() -> ArgumentValueError:
     return ArgumentValueError("X", "holds values too large for training in float32: scale it down")
 
 
-def _halved(A: Doubles) -> Floats:
-    """Round to float32 in the place where `A` is, which is lost: at 8 · (M·K)² bytes a second copy would be felt."""
-    flat = A.reshape(-1)
-    single: Floats = flat.view(np.float32)[: flat.size]
-    for first in range(0, flat.size, 1 << 16):
-        part = slice(first, first + (1 << 16))
-        single[part] = flat[part].astype(np.float32)
-    return single.reshape(A.shape)
+def _means(uses: Doubles, start: Doubles, K: int) -> Doubles:
+    """Return the mean codeword of each codebook, by use, in the place of each of its codewords."""
+    uses, books = uses.reshape(-1, K, 1), start.reshape(-1, K, start.shape[1])
+    total = uses.sum(axis=1, keepdims=True)
+    means = (uses * books).sum(axis=1, keepdims=True) / np.where(total > 0, total, 1)
+    return np.broadcast_to(means, books.shape).reshape(start.shape)

@@ -13,6 +13,7 @@ use numpy::{
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::borrow::Cow;
 
 macro_rules! rows {
     ($($variant:ident: $type:ty),*) => {
@@ -252,7 +253,17 @@ fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
     PyTypeError::new_err(format!("{name} has dtype {have}{order}: want {want}"))
 }
 
-/// Weights of rows, f64, copied.
-pub(crate) fn weights_of(weights: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<f64>>> {
-    weights.map(|weights| Ok(numbers(weights, "sample_weight")?.as_array().to_vec())).transpose()
+/// Weights of rows, f64, if there are any.
+pub(crate) fn weights_of<'py>(
+    weights: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<PyReadonlyArray1<'py, f64>>> {
+    weights.map(|weights| numbers(weights, "sample_weight")).transpose()
+}
+
+/// As the core takes them; they are copied only if they are not one after the other.
+pub(crate) fn in_a_row<'a>(numbers: &'a Option<PyReadonlyArray1<'_, f64>>) -> Option<Cow<'a, [f64]>> {
+    numbers.as_ref().map(|numbers| match numbers.as_slice() {
+        Ok(numbers) => Cow::Borrowed(numbers),
+        Err(_) => Cow::Owned(numbers.as_array().to_vec()),
+    })
 }

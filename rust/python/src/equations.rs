@@ -1,10 +1,10 @@
 //! The normal equations of the update of codebooks.
 
-use crate::arrays::{Rows, codes, directions, weights_of};
+use crate::arrays::{Rows, codes, directions, in_a_row, weights_of};
 use crate::run::run;
 use compcodes::train::equations::{self, NormalEquations};
 use compcodes::vectors::Vectors;
-use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -28,7 +28,7 @@ pub(crate) fn normal_equations<'py>(
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes) = (rows.view(), codes.as_array());
+    let (x, codes, weights) = (rows.view(), codes.as_array(), in_a_row(&weights));
     let equations = run(py, n_jobs, progress, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
@@ -37,28 +37,55 @@ pub(crate) fn normal_equations<'py>(
     Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
 }
 
-/// Σ w b uᵀ⟨u, p̄⟩ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
+/// The diagonal of A and b, (M·K,) and (M·K, d) f64; of K codewords where they are `shared`.
 #[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, p, sample_weight=None, n_jobs=None, progress=None, directions=None))]
+#[pyo3(signature = (x, codes, n_codewords, shared=false, sample_weight=None, n_jobs=None, directions=None))]
+#[expect(clippy::type_complexity, reason = "two arrays")]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
-pub(crate) fn apply_along<'py>(
+pub(crate) fn sides<'py>(
+    py: Python<'py>,
+    x: Any<'_, 'py>,
+    codes: Any<'_, 'py>,
+    n_codewords: usize,
+    shared: bool,
+    sample_weight: Option<Any<'_, 'py>>,
+    n_jobs: Option<i64>,
+    directions: Option<Any<'_, 'py>>,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>)> {
+    let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
+    let (x, codes, weights) = (rows.view(), codes.as_array(), in_a_row(&weights));
+    let (diagonal, b) = run(py, n_jobs, None, |monitor| {
+        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
+        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
+        equations::sides(x, codes, n_codewords, weights.as_deref(), shared, monitor)
+    })?;
+    Ok((diagonal.into_pyarray(py), b.into_pyarray(py)))
+}
+
+/// Σ w b (p̄ + `extra` u⟨u, p̄⟩)ᵀ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
+#[pyfunction]
+#[pyo3(signature = (x, codes, n_codewords, p, extra, sample_weight=None, n_jobs=None, directions=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn apply<'py>(
     py: Python<'py>,
     x: Any<'_, 'py>,
     codes: Any<'_, 'py>,
     n_codewords: usize,
     p: PyReadonlyArray2<'py, f64>,
+    extra: f64,
     sample_weight: Option<Any<'_, 'py>>,
     n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
     directions: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
-    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array().to_owned());
-    let image = run(py, n_jobs, progress, |monitor| {
+    let (x, codes, p) = (rows.view(), codes.as_array(), p.as_array());
+    let weights = in_a_row(&weights);
+    let image = run(py, n_jobs, None, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        equations::apply_along(x, codes, n_codewords, weights.as_deref(), &p, monitor)
+        equations::apply(x, codes, n_codewords, weights.as_deref(), extra, p, monitor)
     })?;
     Ok(image.into_pyarray(py))
 }

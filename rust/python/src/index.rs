@@ -11,6 +11,8 @@ use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
 use compcodes::index::{Change, Reach, Settings, Within};
 use compcodes::monitor::Monitor;
+use compcodes::vectors::Vectors;
+use ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,6 +25,10 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
 type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
+
+/// A number for each of some vectors, of their codes and lists.
+type Beside =
+    fn(&compcodes::Model, &dyn Vectors, ArrayView2<'_, u8>, Option<&[u32]>, &dyn Monitor) -> Result<Vec<f32>>;
 
 /// Codes and table entries below which a search takes less time than to wake up other threads for it.
 const BRIEF: usize = 16_000_000;
@@ -95,6 +101,22 @@ impl Index {
             let index = self.index.peek()?;
             Ok(pool.install(|| look(&index)))
         })
+    }
+
+    /// What the index keeps beside the codes of vectors, (n,) f32.
+    fn beside<'py>(
+        &self,
+        py: Python<'py>,
+        (x, codes, lists): (Any<'_, 'py>, Any<'_, 'py>, Option<Any<'_, 'py>>),
+        n_jobs: Option<i64>,
+        of: Beside,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let lists = lists_of(lists)?;
+        let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
+        let (x, codes) = (rows.view(), codes.as_array());
+        let beside =
+            |index: Look, monitor: &dyn Monitor| of(index.model(), &*x, codes, lists.as_deref(), monitor);
+        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), beside)?.into_pyarray(py))
     }
 
     /// Reads a number of the index.
@@ -288,13 +310,7 @@ impl Index {
         n_jobs: Option<i64>,
         lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let lists = lists_of(lists)?;
-        let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-        let (x, codes) = (rows.view(), codes.as_array());
-        let scales = |index: Look, monitor: &dyn Monitor| {
-            index.model().scales_in(&*x, codes, lists.as_deref(), monitor)
-        };
-        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), scales)?.into_pyarray(py))
+        self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::scales_in)
     }
 
     /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
@@ -307,13 +323,7 @@ impl Index {
         n_jobs: Option<i64>,
         lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let lists = lists_of(lists)?;
-        let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-        let (x, codes) = (rows.view(), codes.as_array());
-        let residuals = |index: Look, monitor: &dyn Monitor| {
-            index.model().residuals_in(&*x, codes, lists.as_deref(), monitor)
-        };
-        Ok(run_holding(py, n_jobs, None, |stop| self.index.look(stop), residuals)?.into_pyarray(py))
+        self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::residuals_in)
     }
 
     /// How many vectors there were with these ids.

@@ -5,6 +5,7 @@ mod candidates;
 mod encoders;
 mod equations;
 mod errors;
+mod heap;
 mod index;
 mod lists;
 mod model;
@@ -18,6 +19,9 @@ mod steps;
 mod targets;
 
 use pyo3::prelude::*;
+
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap;
 
 // `gil_used = false`: nothing here leans on the interpreter lock. Classes are frozen, but for `Moments`, whose changes pyo3
 // lets one thread make at a time; indexes change behind `shared`, and the pools of threads are behind a mutex.
@@ -39,7 +43,7 @@ mod core {
     #[pymodule_export]
     use super::encoders::{Encoder, SubspaceEncoder};
     #[pymodule_export]
-    use super::equations::{apply_along, multiply, normal_equations, sums};
+    use super::equations::{apply, multiply, normal_equations, sides, sums};
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]

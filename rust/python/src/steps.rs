@@ -1,6 +1,6 @@
 //! The steps of training, one function each.
 
-use crate::arrays::{Rows, codebooks, codes, directions, numbers, weights_of};
+use crate::arrays::{Rows, codebooks, codes, directions, in_a_row, numbers, weights_of};
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
 use crate::lists::Lists;
@@ -195,6 +195,7 @@ impl PyMoments {
     ) -> PyResult<Self> {
         let (rows, weights) = (Rows::new(x, "X")?, weights_of(sample_weight)?);
         let (x, directions) = (rows.view(), self::directions(directions)?);
+        let weights = in_a_row(&weights);
         let moments = run(py, n_jobs, None, |monitor| {
             Moments::of(&*x, weights.as_deref(), directions.as_ref(), monitor)
         })?;

@@ -9,8 +9,10 @@
 //! the beam would fill with copies.
 
 use super::lanes;
+use super::levels::LEVELS;
 use super::space::{Space, Vector};
 use crate::codebooks::MAX_TOGETHER;
+use crate::isa::Level;
 
 /// The beginning of a code.
 #[derive(Clone, Copy)]
@@ -39,23 +41,20 @@ pub(super) struct Beam {
     next: Vec<Candidate>,
     /// Losses of a candidate with each codeword of the next codebook.
     losses: Vec<f32>,
-    /// A Gram row.
-    row: Vec<i16>,
     extensions: Vec<Extension>,
 }
 
 impl Space<'_> {
     /// The best code that a beam of `width` finds.
     #[inline(always)]
-    pub(super) fn beam(&self, vector: Vector<'_>, beam: &mut Beam, width: usize, code: &mut [u8]) {
+    pub(super) fn beam<L: Level>(&self, vector: Vector<'_>, beam: &mut Beam, width: usize, code: &mut [u8]) {
         beam.candidates.clear();
         beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_TOGETHER] });
         beam.losses.resize(self.stride, 0.0);
-        beam.row.resize(self.stride, 0);
         for book in 0..self.n_codebooks {
             // A sum of a shared codebook may come once from each of its codewords.
             let wanted = if self.shared { width.saturating_mul(book + 1) } else { width };
-            self.extend(vector, beam, book, wanted);
+            self.extend::<L>(vector, beam, book, wanted);
             self.advance(vector, beam, book, width);
         }
         code.copy_from_slice(&beam.candidates[0].code[..self.n_codebooks]);
@@ -63,12 +62,12 @@ impl Space<'_> {
 
     /// Collects the `wanted` best extensions by a codeword of `book`, best first.
     #[inline(always)]
-    fn extend(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, wanted: usize) {
-        let Beam { candidates, losses, row, extensions, .. } = beam;
+    fn extend<L: Level>(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, wanted: usize) {
+        let Beam { candidates, losses, extensions, .. } = beam;
         extensions.clear();
         let mut bound = f32::INFINITY;
         for (i, candidate) in candidates.iter().enumerate() {
-            self.losses(vector, candidate, book, losses, row);
+            self.losses::<L>(vector, candidate, book, losses);
             if i == 0 && wanted <= lanes::LANES {
                 // As many losses as there are lanes are no larger than their minima.
                 let mut minima = lanes::minima(losses);
@@ -93,22 +92,24 @@ impl Space<'_> {
 
     /// Losses of `candidate` with each codeword of `book`.
     #[inline(always)]
-    fn losses(
-        &self,
-        vector: Vector<'_>,
-        candidate: &Candidate,
-        book: usize,
-        losses: &mut [f32],
-        copy: &mut [i16],
-    ) {
+    fn losses<L: Level>(&self, vector: Vector<'_>, candidate: &Candidate, book: usize, losses: &mut [f32]) {
         let here = self.start(book)..self.start(book) + self.stride;
-        let chosen = &candidate.code[..book];
-        let places =
-            || chosen.iter().enumerate().map(|(b, &k)| (self.book(b), usize::from(k), self.book(book)));
-        let middles: f32 = places().map(|(b, k, other)| self.gram.middle(b, k, other)).sum();
-        lanes::add_to_all(losses, &vector.scores[here.clone()], candidate.loss + middles);
-        for (b, k, other) in places() {
-            lanes::add_levels(losses, self.gram.row(b, k, other), self.gram.step, copy);
+        let (chosen, width, block) =
+            (&candidate.code[..book], self.gram.width(), self.gram.block(self.book(book)));
+        let (mut rows, mut base) = ([0; MAX_TOGETHER], candidate.loss);
+        for (b, (row, &k)) in rows.iter_mut().zip(chosen).enumerate() {
+            *row = (self.start(b) + usize::from(k)) * width;
+            base += self.gram.middle(self.book(b), usize::from(k), self.book(book));
+        }
+        let scores = vector.scores[here.clone()].as_chunks::<LEVELS>().0;
+        let losses_of = losses.as_chunks_mut::<LEVELS>().0.iter_mut().zip(scores);
+        for (r, (losses, scores)) in losses_of.enumerate() {
+            // Whole numbers, and exact.
+            let mut sum = L::splat(0);
+            for row in &rows[..book] {
+                sum = L::add(sum, L::load(&block[row + r].0));
+            }
+            L::scale(sum, self.gram.step, base, scores, losses);
         }
         if self.beta > 0.0 {
             lanes::add_multiple(losses, 2.0 * self.beta * candidate.along, &vector.projections[here]);

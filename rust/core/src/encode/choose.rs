@@ -124,7 +124,10 @@ impl Kernel for Choose<'_> {
         let m = encoder.codebooks.n_codebooks();
         // With one codebook greedy is exact.
         let searched = match encoder.encoding {
-            Encoding::LocalSearch { start, rounds, seed } if m > 1 => Some((start, rounds, seed)),
+            Encoding::LocalSearch { start, rounds, seed } if m > 1 => {
+                let later = encoder.later.filter(|_| given == Given::Improved);
+                Some((start, later.unwrap_or(rounds), seed))
+            }
             _ => None,
         };
         if searched.is_some() {
@@ -149,7 +152,7 @@ impl Kernel for Choose<'_> {
             match begin {
                 None => {}
                 Some(Start::Greedy) => greedy(encoder, scratch, codes),
-                Some(Start::Beam { width }) => beam(encoder, scratch, width, codes),
+                Some(Start::Beam { width }) => beam::<L>(encoder, scratch, width, codes),
             }
         }
         if let Some((_, rounds, seed)) = searched {
@@ -184,10 +187,10 @@ fn greedy(encoder: &Encoder, scratch: &mut Scratch, codes: &mut [u8]) {
 }
 
 #[inline(always)]
-fn beam(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]) {
+fn beam<L: Level>(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes: &mut [u8]) {
     let space = encoder.space();
     for (r, code) in codes.chunks_mut(space.n_codebooks).enumerate() {
-        space.beam(scratch.scores.vector(r, encoder), &mut scratch.beam, width.max(1), code);
+        space.beam::<L>(scratch.scores.vector(r, encoder), &mut scratch.beam, width.max(1), code);
     }
 }
 

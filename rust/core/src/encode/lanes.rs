@@ -4,8 +4,6 @@
 //! would otherwise add them one by one. Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
 //! follows, and in the loop it misleads the vectoriser.
 
-use super::levels::{LEVELS, Levels};
-
 /// Numbers handled together: one AVX-512 register.
 pub(super) const LANES: usize = 16;
 pub(super) type Lanes = [f32; LANES];
@@ -48,12 +46,6 @@ pub(super) fn add_minima(scores: &mut [f32], row: &[f32]) -> Lanes {
     minima
 }
 
-/// `out = scores + value`.
-#[inline(always)]
-pub(super) fn add_to_all(out: &mut [f32], scores: &[f32], value: f32) {
-    out.iter_mut().zip(scores).for_each(|(out, &score)| *out = score + value);
-}
-
 /// Calls `each` with the position and value of every score up to `bound`, in order.
 #[inline(always)]
 pub(super) fn for_each_up_to(scores: &[f32], bound: f32, mut each: impl FnMut(usize, f32)) {
@@ -90,14 +82,6 @@ pub(super) fn find(scores: &[f32], value: f32) -> usize {
         found if found < u32::MAX && value < f32::INFINITY => found as usize,
         _ => 0,
     }
-}
-
-/// `scores += step · row`, by way of `copy`: a loop over plain numbers converts 32 at once, which one over registers of
-/// levels does not.
-#[inline(always)]
-pub(super) fn add_levels(scores: &mut [f32], row: &[Levels], step: f32, copy: &mut [i16]) {
-    copy.as_chunks_mut::<LEVELS>().0.iter_mut().zip(row).for_each(|(to, levels)| *to = levels.0);
-    scores.iter_mut().zip(copy).for_each(|(score, level)| *score += f32::from(*level) * step);
 }
 
 /// `scores += factor · row`.

@@ -174,6 +174,8 @@ pub struct Encoder {
     rows: Option<Rows>,
     /// Along which vectors are stretched before they are encoded, as the codebooks are.
     directions: Option<Directions>,
+    /// Rounds of local search where codes are given, if not as many as otherwise.
+    later: Option<usize>,
 }
 
 impl Encode for Encoder {
@@ -241,6 +243,7 @@ impl Encoder {
             coarse_gram: Gram::default(),
             rows: None,
             directions: None,
+            later: None,
         };
         encoder.center_products = encoder.center_products(word);
         if m > 1 {
@@ -276,6 +279,12 @@ impl Encoder {
             self.rows = if local { Rows::new(&self.coarse_gram, m, k) } else { None };
         }
         self.encoding = encoding;
+        self
+    }
+
+    /// Searches in so many rounds where codes are given, if it searches.
+    fn with_later_rounds(mut self, rounds: usize) -> Self {
+        self.later = Some(rounds);
         self
     }
 

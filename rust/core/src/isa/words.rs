@@ -25,6 +25,8 @@ pub(crate) trait Words {
     /// (values − middle) · factor in whole numbers, halves up; the largest for what is beyond, and for no number.
     fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V;
     fn store(v: Self::V, to: &mut [i16; WORDS]);
+    /// `out = values + (start + step · v)`.
+    fn scale(v: Self::V, step: f32, start: f32, values: &[f32; WORDS], out: &mut [f32; WORDS]);
     fn splat(value: i16) -> Self::V;
     /// a + b, of sums that do not overflow.
     fn add(a: Self::V, b: Self::V) -> Self::V;
@@ -65,6 +67,13 @@ impl Words for Portable {
     #[inline(always)]
     fn store(v: Self::V, to: &mut [i16; WORDS]) {
         *to = v;
+    }
+
+    #[inline(always)]
+    fn scale(v: Self::V, step: f32, start: f32, values: &[f32; WORDS], out: &mut [f32; WORDS]) {
+        for l in 0..WORDS {
+            out[l] = values[l] + (start + f32::from(v[l]) * step);
+        }
     }
 
     #[inline(always)]
@@ -200,6 +209,26 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn scale(v: Self::V, step: f32, start: f32, values: &[f32; WORDS], out: &mut [f32; WORDS]) {
+            // SAFETY: as above.
+            unsafe {
+                let (step, start) = (_mm256_set1_ps(step), _mm256_set1_ps(start));
+                let parts = [
+                    _mm256_castsi256_si128(v[0]),
+                    _mm256_extracti128_si256::<1>(v[0]),
+                    _mm256_castsi256_si128(v[1]),
+                    _mm256_extracti128_si256::<1>(v[1]),
+                ];
+                for (p, part) in parts.into_iter().enumerate() {
+                    let numbers = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part));
+                    let scaled = _mm256_add_ps(start, _mm256_mul_ps(numbers, step));
+                    let sum = _mm256_add_ps(_mm256_loadu_ps(values.as_ptr().add(8 * p)), scaled);
+                    _mm256_storeu_ps(out.as_mut_ptr().add(8 * p), sum);
+                }
+            }
+        }
+
+        #[inline(always)]
         fn splat(value: i16) -> Self::V {
             // SAFETY: as above.
             unsafe { [_mm256_set1_epi16(value); 2] }
@@ -327,6 +356,21 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn scale(v: Self::V, step: f32, start: f32, values: &[f32; WORDS], out: &mut [f32; WORDS]) {
+            // SAFETY: as above.
+            unsafe {
+                let (step, start) = (_mm512_set1_ps(step), _mm512_set1_ps(start));
+                let halves = [_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64::<1>(v)];
+                for (p, half) in halves.into_iter().enumerate() {
+                    let numbers = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(half));
+                    let scaled = _mm512_add_ps(start, _mm512_mul_ps(numbers, step));
+                    let sum = _mm512_add_ps(_mm512_loadu_ps(values.as_ptr().add(16 * p)), scaled);
+                    _mm512_storeu_ps(out.as_mut_ptr().add(16 * p), sum);
+                }
+            }
+        }
+
+        #[inline(always)]
         fn splat(value: i16) -> Self::V {
             // SAFETY: as above.
             unsafe { _mm512_set1_epi16(value) }
@@ -406,7 +450,7 @@ mod tests {
     struct All<'a>(&'a [Numbers; 4], u32, [f32; WORDS]);
 
     impl Kernel for All<'_> {
-        type Output = Vec<Vec<i16>>;
+        type Output = (Vec<Vec<i16>>, [u32; WORDS]);
         #[inline(always)]
         fn run<L: Level>(self) -> Self::Output {
             let [a, b, c, d] = self.0.map(|numbers| L::load(&numbers));
@@ -430,7 +474,9 @@ mod tests {
                 L::store(result, &mut numbers);
                 all.push(numbers.to_vec());
             }
-            all
+            let mut out = [0.0; WORDS];
+            L::scale(a, self.2[7], self.2[6], &self.2, &mut out);
+            (all, out.map(|x| if x.is_nan() { 0 } else { x.to_bits() }))
         }
     }
 
@@ -447,7 +493,7 @@ mod tests {
             let mut values: [f32; WORDS] = std::array::from_fn(|_| f32::from(next()) * 0.5 + 0.25 * f32::from(next() % 3));
             values[..4].copy_from_slice(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38]);
             let want = run(Isa::Scalar, All(&numbers, by, values));
-            prop_assert_eq!(want.last().unwrap()[0], i16::MAX);
+            prop_assert_eq!(want.0.last().unwrap()[0], i16::MAX);
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
                 prop_assert_eq!(run(isa, All(&numbers, by, values)), want.clone(), "{}", isa.name());
             }

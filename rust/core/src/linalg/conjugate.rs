@@ -1,5 +1,5 @@
-//! A few steps of conjugate gradients, for a system that is too large to be solved: (A + E + λ) D = b, (p, d) unknowns.
-//! E ties the columns of D together and is only ever applied.
+//! A few steps of conjugate gradients, for a system that is too large to be solved: (A + λ) D = b, (p, d) unknowns. A ties
+//! the columns of D together and is only ever applied.
 
 use crate::error::Result;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
@@ -10,16 +10,14 @@ const STEPS: usize = 8;
 /// Rows of the dense product that a task computes: always as many, so that bits do not depend on threads.
 const ROWS: usize = 128;
 
-/// A D + E D = b, with a proximal term λ‖D − D₀‖².
+/// A D = b, with a proximal term λ‖D − D₀‖².
 pub(crate) struct System<'a> {
-    /// A, (p, p), symmetric.
-    pub(crate) a: Array2<f64>,
+    /// A D.
+    pub(crate) apply: &'a dyn Fn(&Array2<f64>) -> Result<Array2<f64>>,
     /// b, (p, d).
     pub(crate) b: Array2<f64>,
-    /// E D.
-    pub(crate) extra: &'a dyn Fn(&Array2<f64>) -> Result<Array2<f64>>,
-    /// About the diagonal of E, (p).
-    pub(crate) extra_diagonal: Array1<f64>,
+    /// About the diagonal of A, (p).
+    pub(crate) diagonal: Array1<f64>,
     /// λ.
     pub(crate) lambda: f64,
 }
@@ -27,14 +25,8 @@ pub(crate) struct System<'a> {
 impl System<'_> {
     /// A better D than `start`, D₀; never a worse one but by rounding.
     pub(crate) fn descend(self, start: Array2<f64>) -> Result<Array2<f64>> {
-        let Self { a, b, extra, extra_diagonal, lambda } = self;
-        let diagonal = (&a.diag() + &extra_diagonal + lambda).insert_axis(Axis(1));
-        // The dense product takes most of the time; in f32 it takes half, and its error is far below that of stopping
-        // early.
-        let a32 = a.mapv(|entry| entry as f32);
-        drop(a);
-        let apply =
-            |p: &Array2<f64>| -> Result<Array2<f64>> { Ok(multiply(a32.view(), p.view()) + extra(p)?) };
+        let Self { apply, b, diagonal, lambda } = self;
+        let diagonal = (diagonal + lambda).insert_axis(Axis(1));
         let mut residual = b - apply(&start)?;
         let mut change = Array2::zeros(start.raw_dim());
         let mut direction = &residual / &diagonal;
@@ -89,10 +81,9 @@ mod tests {
             ((i * 13 + j * 7) % 19) as f64 / 19.0 + f64::from(u8::from(i == j))
         });
         let (a, b) = (factor.dot(&factor.t()), Array2::from_shape_fn((5, 2), |(i, j)| (i + j) as f64));
-        let extra = |p: &Array2<f64>| Ok(p * 0.5);
-        let diagonal = Array1::from_elem(5, 0.5);
-        let system =
-            System { a: a.clone(), b: b.clone(), extra: &extra, extra_diagonal: diagonal, lambda: 0.0 };
+        let apply = |p: &Array2<f64>| Ok(a.dot(p) + p * 0.5);
+        let diagonal = &a.diag() + 0.5;
+        let system = System { apply: &apply, b: b.clone(), diagonal, lambda: 0.0 };
         let d = system.descend(Array2::zeros((5, 2))).unwrap();
         let left = a.dot(&d) + 0.5 * &d - b;
         assert!(left.iter().all(|value| value.abs() < 1e-3), "{left}");

@@ -43,12 +43,7 @@ impl NormalEquations {
     ) -> Result<Self> {
         check(x, codes, n_codewords, weights)?;
         let codes = codes.as_standard_layout();
-        let codes = Codes {
-            codes: codes.as_slice().expect("standard layout"),
-            m: codes.ncols(),
-            k: n_codewords,
-            weights,
-        };
+        let codes = Codes::new(codes.view(), n_codewords, weights);
         let a = codes.co_occurrences(monitor)?;
         let b = codes.sums(x, monitor)?;
         Ok(Self { a, b })
@@ -74,24 +69,15 @@ impl NormalEquations {
     ///
     /// The mean is weighted by use; it may be anything, since a shift of one codebook against another changes no sum.
     pub fn pull(&mut self, weight: f64, previous: ArrayView2<'_, f64>, n_codewords: usize) {
-        if weight <= 0.0 {
-            return;
-        }
-        for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
-            let rows = i * n_codewords..(i + 1) * n_codewords;
-            let counts = self.a.diag().slice(s![rows.clone()]).to_owned();
-            let total = counts.sum();
-            let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
-            self.b.slice_mut(s![rows, ..]).scaled_add(weight, &mean);
-        }
+        let uses = self.a.diag().to_owned();
+        pull(&mut self.b, &uses, weight, previous, n_codewords);
         self.a.diag_mut().iter_mut().for_each(|entry| *entry += weight);
     }
 
     /// λ of the proximal term: `ridge` times the mean use of a codeword.
     #[must_use]
     pub fn lambda(&self, ridge: f64) -> f64 {
-        let mean = self.a.diag().sum() / self.a.nrows() as f64;
-        ridge * if mean > 0.0 { mean } else { 1.0 }
+        lambda(ridge, self.a.diag().sum() / self.a.nrows() as f64)
     }
 
     /// The D that minimises ‖X − D B‖² + λ‖D − D₀‖², both (M·K, d), where D₀ is `previous`.
@@ -133,6 +119,31 @@ impl NormalEquations {
     }
 }
 
+/// What a pull of `weight` toward the mean of each codebook adds to the right side: see [`NormalEquations::pull`].
+pub(super) fn pull(
+    b: &mut Array2<f64>,
+    uses: &Array1<f64>,
+    weight: f64,
+    previous: ArrayView2<'_, f64>,
+    n_codewords: usize,
+) {
+    if weight <= 0.0 {
+        return;
+    }
+    for (i, book) in previous.axis_chunks_iter(Axis(0), n_codewords).enumerate() {
+        let rows = i * n_codewords..(i + 1) * n_codewords;
+        let counts = uses.slice(s![rows.clone()]);
+        let total = counts.sum();
+        let mean = if total > 0.0 { counts.dot(&book) / total } else { Array1::zeros(book.ncols()) };
+        b.slice_mut(s![rows, ..]).scaled_add(weight, &mean);
+    }
+}
+
+/// λ of the proximal term: `ridge` times the mean use of a codeword.
+pub(super) fn lambda(ridge: f64, mean: f64) -> f64 {
+    ridge * if mean > 0.0 { mean } else { 1.0 }
+}
+
 /// (X Bᵀ)ᵀ, (M·K, d), alone: the sum of the vectors (n, d) that use a codeword.
 ///
 /// # Errors
@@ -145,9 +156,7 @@ pub fn sums(
 ) -> Result<Array2<f64>> {
     check(x, codes, n_codewords, None)?;
     let codes = codes.as_standard_layout();
-    let m = codes.ncols();
-    let codes = codes.as_slice().expect("standard layout");
-    Codes { codes, m, k: n_codewords, weights: None }.sums(x, monitor)
+    Codes::new(codes.view(), n_codewords, None).sums(x, monitor)
 }
 
 /// Whether vectors, codes and weights fit each other.
@@ -188,33 +197,61 @@ pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
 /// # Errors
 /// Another number of rows, or a value beyond f32.
 pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks> {
+    rounded(unknowns.mapv(|value| value as f32), m, k)
+}
+
+fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codebooks> {
     let (rows, d) = unknowns.dim();
     if rows != k && rows != m * k {
         return Err(invalid!("unknowns have {rows} rows, there are {m} codebooks of {k} codewords"));
     }
-    let books = unknowns.mapv(|value| value as f32);
-    let books = books.into_shape_with_order((rows / k, k, d)).expect("contiguous");
-    if !books.iter().all(|value| value.is_finite()) {
+    if !unknowns.iter().all(|value| value.is_finite()) {
         return Err(invalid!("X holds values too large for training in float32: scale it down"));
     }
-    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook or M").to_owned())
+    let books = unknowns.into_shape_with_order((rows / k, k, d)).expect("contiguous");
+    if rows == m * k {
+        return Codebooks::new(books);
+    }
+    Codebooks::new(books.broadcast((m, k, d)).expect("one codebook").to_owned())
 }
 
-/// Σ w b uᵀ⟨u, p̄⟩ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in `p` (M·K, d), or (K, d)
-/// of a shared codebook, and u is its direction: what the term along x of the inner-product loss adds to the plain
-/// loss's A P, but for η − 1.
-///
-/// It ties all dimensions together, M·K·d unknowns at once, so it is never assembled: it decodes P for every vector and
-/// scatters the products back.
+/// What a system that is only applied is solved with: the diagonal of A, and b. Where the M codebooks are one they are
+/// those of its K codewords.
 ///
 /// # Errors
-/// Those of [`NormalEquations::assemble`], or `p` has another shape.
-pub fn apply_along(
+/// Those of [`NormalEquations::assemble`].
+pub fn sides(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
     n_codewords: usize,
     weights: Option<&[f64]>,
-    p: &Array2<f64>,
+    shared: bool,
+    monitor: &dyn Monitor,
+) -> Result<(Array1<f64>, Array2<f64>)> {
+    check(x, codes, n_codewords, weights)?;
+    let codes = codes.as_standard_layout();
+    let codes = Codes::new(codes.view(), n_codewords, weights);
+    let b = codes.sums(x, monitor)?;
+    Ok((codes.diagonal(shared), if shared { codes.added(b) } else { b }))
+}
+
+/// (A + β E) P: Σ w b (p̄ + β u⟨u, p̄⟩)ᵀ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in
+/// `p` (M·K, d), or (K, d) of a shared codebook, u its direction, and `extra` is β = η − 1: the left side of the update
+/// for the inner-product loss.
+///
+/// The term along x ties all dimensions together, M·K·d unknowns at once, so it is never assembled: it decodes P for every
+/// vector and scatters the products back. A P comes with it for one addition more; multiplying with A would take longer
+/// for all but millions of vectors.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`], or `p` has another shape.
+pub fn apply(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+    extra: f64,
+    p: ArrayView2<'_, f64>,
     monitor: &dyn Monitor,
 ) -> Result<Array2<f64>> {
     check(x, codes, n_codewords, weights)?;
@@ -225,55 +262,58 @@ pub fn apply_along(
     // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
     let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
-    let shares = along(&codebooks(&(p / unit), m, k)?, x, codes, weights)?;
+    let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
     let codes = codes.as_standard_layout();
-    let codes = Codes { codes: codes.as_slice().expect("standard layout"), m, k, weights: Some(&shares) };
-    let sums = codes.sums(x, monitor)? * unit;
-    if p.nrows() == m * k {
-        return Ok(sums);
-    }
-    Ok(sums.into_shape_with_order((m, k, d)).expect("contiguous").sum_axis(Axis(0)))
+    let codes = Codes::new(codes.view(), k, weights);
+    let sums = codes.sums(&Image { x, codes: codes.codes, books: &books, extra }, monitor)? * unit;
+    Ok(if p.nrows() == m * k { sums } else { codes.added(sums) })
 }
 
-/// w⟨x, p̄⟩/‖x‖² of each vector.
-fn along(
-    books: &Codebooks,
-    x: &dyn Vectors,
-    codes: ArrayView2<'_, u8>,
-    weights: Option<&[f64]>,
-) -> Result<Vec<f64>> {
-    let d = x.dim();
-    let mut shares = vec![0.0; x.n()];
-    let rows = parallel::rows(64);
-    let failed = shares
-        .par_chunks_mut(rows)
-        .enumerate()
-        .map_init(
-            || (vec![0.0f32; rows * d], vec![0.0f32; d]),
-            |(buffer, sum), (i, shares)| {
-                let buffer = &mut buffer[..shares.len() * d];
-                read_finite(x, "X", i * rows, buffer)?;
-                for (r, (x, share)) in buffer.chunks(d).zip(shares).enumerate() {
-                    let row = i * rows + r;
-                    sum.fill(0.0);
-                    for (m, &k) in codes.row(row).iter().enumerate() {
-                        sum.iter_mut().zip(books.codeword(m, usize::from(k))).for_each(|(s, c)| *s += c);
-                    }
-                    let (mut product, mut norm) = (0.0f64, 0.0f64);
-                    for (&x, &s) in x.iter().zip(&*sum) {
-                        product += f64::from(x) * f64::from(s);
-                        norm += f64::from(x) * f64::from(x);
-                    }
-                    if norm > 0.0 {
-                        *share = weights.map_or(1.0, |weights| weights[row]) * product / norm;
-                    }
-                }
-                Ok(())
-            },
-        )
-        .find_first(Result::is_err);
-    failed.unwrap_or(Ok(()))?;
-    Ok(shares)
+/// p̄ + β u⟨u, p̄⟩ of each vector.
+struct Image<'a> {
+    x: &'a dyn Vectors,
+    codes: &'a [u8],
+    books: &'a Codebooks,
+    extra: f64,
+}
+
+impl Vectors for Image<'_> {
+    fn n(&self) -> usize {
+        self.x.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.x.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        let (d, m) = (self.dim(), self.books.n_codebooks());
+        let mut sum = vec![0.0f32; d];
+        self.x.read(first, out);
+        let codes = self.codes[first * m..].chunks_exact(m);
+        for (x, code) in out.chunks_exact_mut(d).zip(codes) {
+            sum.fill(0.0);
+            for (book, &k) in code.iter().enumerate() {
+                sum.iter_mut().zip(self.books.codeword(book, usize::from(k))).for_each(|(s, c)| *s += c);
+            }
+            let [product, square] = products(x, &sum);
+            let share = if square > 0.0 { self.extra * product / square } else { 0.0 };
+            // What is no number stays that, and is refused.
+            x.iter_mut().zip(&sum).for_each(|(x, &s)| *x = (f64::from(s) + share * f64::from(*x)) as f32);
+        }
+    }
+}
+
+/// ⟨x, y⟩ and ‖x‖²: eight sums each, so that neither is one long chain of additions.
+fn products(x: &[f32], y: &[f32]) -> [f64; 2] {
+    let mut sums = [[0.0f64; 8]; 2];
+    for (x, y) in x.chunks(8).zip(y.chunks(8)) {
+        for (l, (&x, &y)) in x.iter().zip(y).enumerate() {
+            sums[0][l] += f64::from(x) * f64::from(y);
+            sums[1][l] += f64::from(x) * f64::from(x);
+        }
+    }
+    sums.map(|sums| sums.iter().sum())
 }
 
 /// Checked codes, row by row, and the rows' weights.
@@ -284,7 +324,36 @@ struct Codes<'a> {
     weights: Option<&'a [f64]>,
 }
 
-impl Codes<'_> {
+impl<'a> Codes<'a> {
+    /// Of codes in standard layout.
+    fn new(codes: ArrayView2<'a, u8>, k: usize, weights: Option<&'a [f64]>) -> Self {
+        let m = codes.ncols();
+        Self { codes: codes.to_slice().expect("standard layout"), m, k, weights }
+    }
+
+    /// The diagonal of A: how often, by weight, a codeword is used; a shared one with itself, each use with each.
+    fn diagonal(&self, shared: bool) -> Array1<f64> {
+        let mut diagonal = Array1::zeros(if shared { self.k } else { self.m * self.k });
+        for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
+            let weight = self.weight(row);
+            for (book, &k) in code.iter().enumerate() {
+                if shared {
+                    diagonal[usize::from(k)] +=
+                        weight * code.iter().filter(|&&other| other == k).count() as f64;
+                } else {
+                    diagonal[book * self.k + usize::from(k)] += weight;
+                }
+            }
+        }
+        diagonal
+    }
+
+    /// Sums (M·K, d) of a shared codebook, (K, d).
+    fn added(&self, sums: Array2<f64>) -> Array2<f64> {
+        let shape = (self.m, self.k, sums.ncols());
+        sums.into_shape_with_order(shape).expect("contiguous").sum_axis(Axis(0))
+    }
+
     fn weight(&self, row: usize) -> f64 {
         self.weights.map_or(1.0, |weights| weights[row])
     }
@@ -398,6 +467,36 @@ mod tests {
             }
             assert_eq!(equations.a, weighted.t().dot(&b));
             assert_eq!(equations.b, weighted.t().dot(&x.mapv(f64::from)));
+        }
+    }
+
+    #[test]
+    fn applied_to_codebooks_it_is_the_dense_product_and_the_term_along() {
+        let (x, codes) = example();
+        let weights: Vec<f64> = (0..100).map(|i| f64::from(i % 4)).collect();
+        let p = Array2::from_shape_fn((10, 3), |(i, j)| ((i * 5 + j * 3) % 7) as f64 - 3.0);
+        for (weights, shared) in [(None, false), (Some(&weights[..]), false), (Some(&weights[..]), true)] {
+            let equations = NormalEquations::assemble(&x.view(), codes.view(), 5, weights, &()).unwrap();
+            let equations = if shared { equations.shared(5) } else { equations };
+            let p = if shared { p.slice(s![..5, ..]).to_owned() } else { p.clone() };
+            let mut want = equations.a.dot(&p);
+            for (row, (x, code)) in x.outer_iter().zip(codes.outer_iter()).enumerate() {
+                let x = x.mapv(f64::from);
+                let words =
+                    code.indexed_iter().map(|(m, &k)| usize::from(k) + if shared { 0 } else { m * 5 });
+                let words: Vec<usize> = words.collect();
+                let sum = words.iter().fold(Array1::zeros(3), |sum, &word| sum + p.row(word));
+                let weight = weights.map_or(1.0, |weights| weights[row]);
+                if x.dot(&x) > 0.0 {
+                    let share = 2.5 * weight * x.dot(&sum) / x.dot(&x);
+                    words.iter().for_each(|&word| want.row_mut(word).scaled_add(share, &x));
+                }
+            }
+            let got = apply(&x.view(), codes.view(), 5, weights, 2.5, p.view(), &()).unwrap();
+            assert!((&got - &want).iter().all(|difference| difference.abs() < 1e-3), "{got} {want}");
+            let (diagonal, b) = sides(&x.view(), codes.view(), 5, weights, shared, &()).unwrap();
+            assert_eq!(diagonal, equations.a.diag());
+            assert_eq!(b, equations.b);
         }
     }
 

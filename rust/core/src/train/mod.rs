@@ -226,32 +226,31 @@ impl<'a, S: Shards> Run<'a, S> {
         let Training { objective: target, selection, ridge, shrinkage, .. } = self.training;
         let (m, k, shared) = (previous.n_codebooks(), previous.n_codewords(), selection.is_shared());
         let pull = pull(*shrinkage, m, objective, self.variance, self.moments.mean_weight());
-        let equations = |directions| {
-            let equations = self.shards.equations(codes, k, directions, &self.quiet())?;
-            Ok(if shared { equations.shared(k) } else { equations })
-        };
+        let directions = target.directions.as_ref();
         let codebooks = if target.loss == Loss::RECONSTRUCTION {
             let start = equations::unknowns(previous, shared);
-            let mut equations = equations(None)?;
+            let equations = self.shards.equations(codes, k, None, &self.quiet())?;
+            let mut equations = if shared { equations.shared(k) } else { equations };
             equations.pull(pull, start.view(), k);
             equations::codebooks(&equations.solve(start.view(), *ridge, &self.quiet())?, m, k)?
         } else {
-            let directions = target.directions.as_ref();
             let stretched = directions.map(|directions| directions.stretch(previous)).transpose()?;
             let start = equations::unknowns(stretched.as_ref().unwrap_or(previous), shared);
-            let mut equations = equations(directions)?;
+            let (uses, mut b) = self.shards.sides(codes, k, shared, directions, &self.quiet())?;
             // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
             if !self.shards.are_weighed() {
-                equations.b *= target.loss.eta();
+                b *= target.loss.eta();
             }
+            equations::pull(&mut b, &uses, pull, start.view(), k);
             let extra = target.loss.extra();
-            let extra_diagonal = &equations.a.diag() * (extra / start.ncols() as f64);
-            equations.pull(pull, start.view(), k);
-            let apply =
-                |p: &Array2<f64>| Ok(self.shards.apply(codes, p, k, directions, &self.quiet())? * extra);
-            let lambda = equations.lambda(*ridge);
-            let equations::NormalEquations { a, b } = equations;
-            let system = System { a, b, extra: &apply, extra_diagonal, lambda };
+            // The term along x adds about that share.
+            let diagonal = &uses * (1.0 + extra / start.ncols() as f64) + pull;
+            let lambda = equations::lambda(*ridge, uses.sum() / uses.len() as f64 + pull);
+            let apply = |p: &Array2<f64>| {
+                let image = self.shards.apply(codes, p, k, extra, directions, &self.quiet())?;
+                Ok(image + pull * p)
+            };
+            let system = System { apply: &apply, b, diagonal, lambda };
             let codebooks = equations::codebooks(&system.descend(start)?, m, k)?;
             directions.map_or(Ok(codebooks.clone()), |directions| directions.relax(&codebooks))?
         };

@@ -5,7 +5,7 @@ use crate::encode::{Encode, Loss, Objective, Target};
 use crate::error::Result;
 use crate::model::Centroids;
 use crate::monitor::Monitor;
-use crate::train::equations::{NormalEquations, apply_along};
+use crate::train::equations::{self, NormalEquations};
 use crate::train::moments::Moments;
 use crate::train::parts::drawn;
 use crate::train::reseed::{self, Worst};
@@ -108,12 +108,25 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations>;
 
-    /// Whether the right side of [`equations`](Self::equations) weighs errors along x already, as the loss does.
+    /// Whether the right side of [`sides`](Self::sides) weighs errors along x already, as the loss does.
     fn are_weighed(&self) -> bool {
         false
     }
 
-    /// What the term along x adds to the plain system: see [`apply_along`].
+    /// The diagonal and the right side of that system: see [`equations::sides`].
+    ///
+    /// # Errors
+    /// See [`moments`](Self::moments).
+    fn sides(
+        &self,
+        codes: &Self::Codes,
+        n_codewords: usize,
+        shared: bool,
+        directions: Option<&Directions>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array1<f64>, Array2<f64>)>;
+
+    /// The left side for the inner-product loss, where η − 1 is `extra`: see [`equations::apply`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -122,6 +135,7 @@ pub trait Shards {
         codes: &Self::Codes,
         p: &Array2<f64>,
         n_codewords: usize,
+        extra: f64,
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>>;
@@ -398,16 +412,39 @@ impl Shards for Local<'_> {
         self.base.is_some()
     }
 
+    fn sides(
+        &self,
+        codes: &Self::Codes,
+        n_codewords: usize,
+        shared: bool,
+        directions: Option<&Directions>,
+        monitor: &dyn Monitor,
+    ) -> Result<(Array1<f64>, Array2<f64>)> {
+        let weights = self.weights.as_deref();
+        let sides =
+            |x: &dyn Vectors| equations::sides(x, codes.view(), n_codewords, weights, shared, monitor);
+        match directions {
+            _ if self.base.as_ref().is_some_and(|base| base.extra > 0.0) => {
+                self.with_rest(Some(directions), sides)
+            }
+            None => self.with_rest(None, sides),
+            Some(directions) => self.with_rest(None, |x| sides(&directions.stretched(x)?)),
+        }
+    }
+
     fn apply(
         &self,
         codes: &Self::Codes,
         p: &Array2<f64>,
         n_codewords: usize,
+        extra: f64,
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
-        let apply =
-            |x: &dyn Vectors| apply_along(x, codes.view(), n_codewords, self.weights.as_deref(), p, monitor);
+        let weights = self.weights.as_deref();
+        let apply = |x: &dyn Vectors| {
+            equations::apply(x, codes.view(), n_codewords, weights, extra, p.view(), monitor)
+        };
         match directions {
             None => apply(&self.x),
             Some(directions) => apply(&directions.stretched(&self.x)?),

@@ -1,0 +1,101 @@
+//! Memory: what is large comes from the system and goes back to it when it is freed.
+//!
+//! The C library of most Linux systems does so only until a large piece is freed for the first time. Then it keeps what is
+//! freed for later, up to 64 MB in the heap of each thread, and what each step of training needs would add up.
+
+#![allow(unsafe_code)] // to be an allocator
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// Bytes from which on the system is asked.
+const LARGE: usize = 2 << 20;
+
+/// The heap of the compiled part.
+pub(crate) struct Heap;
+
+/// Whether the system gives and takes what has this layout.
+fn is_large(layout: Layout) -> bool {
+    cfg!(target_os = "linux") && layout.size() >= LARGE && layout.align() <= 4096
+}
+
+// SAFETY: every piece goes back to where it came from, since that follows from its layout alone. The system's pieces are
+// whole pages, hence aligned, and zero.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise; and see `pages`.
+        unsafe { if is_large(layout) { pages::map(layout.size()) } else { System.alloc(layout) } }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { if is_large(layout) { pages::map(layout.size()) } else { System.alloc_zeroed(layout) } }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above; a piece with a large layout is one that `pages` gave.
+        unsafe { if is_large(layout) { pages::unmap(at, layout.size()) } else { System.dealloc(at, layout) } }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the size fits the alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        match (is_large(layout), is_large(new)) {
+            // SAFETY: as above.
+            (false, false) => unsafe { System.realloc(at, layout, size) },
+            // SAFETY: as above.
+            (true, true) => unsafe { pages::remap(at, layout.size(), size) },
+            _ => {
+                // SAFETY: both pieces hold what is copied, and they are two.
+                unsafe {
+                    let to = self.alloc(new);
+                    if !to.is_null() {
+                        to.copy_from_nonoverlapping(at, layout.size().min(size));
+                        self.dealloc(at, layout);
+                    }
+                    to
+                }
+            }
+        }
+    }
+}
+
+/// Whole pages of the system.
+#[cfg(target_os = "linux")]
+mod pages {
+    use std::ptr::null_mut;
+
+    /// Pages of zeros for `size` bytes, or null.
+    pub(super) unsafe fn map(size: usize) -> *mut u8 {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping touches nothing that there is.
+        let at = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
+        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
+    }
+
+    /// Gives back what `map` or `remap` gave.
+    pub(super) unsafe fn unmap(at: *mut u8, size: usize) {
+        // SAFETY: the caller has no use for it any more.
+        unsafe { libc::munmap(at.cast(), size) };
+    }
+
+    /// The same pages in another number, maybe elsewhere; or null, and they are as they were.
+    pub(super) unsafe fn remap(at: *mut u8, size: usize, new: usize) -> *mut u8 {
+        // SAFETY: the caller knows it by the new place alone.
+        let at = unsafe { libc::mremap(at.cast(), size, new, libc::MREMAP_MAYMOVE) };
+        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
+    }
+}
+
+/// Elsewhere nothing is large.
+#[cfg(not(target_os = "linux"))]
+mod pages {
+    pub(super) unsafe fn map(_: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    pub(super) unsafe fn unmap(_: *mut u8, _: usize) {}
+
+    pub(super) unsafe fn remap(_: *mut u8, _: usize, _: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+}
