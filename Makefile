@@ -122,6 +122,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/bytes.py
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/lists.py
+	$(BIN)/python benches/lists_scale.py
 	$(BIN)/python benches/certified.py
 	$(BIN)/python benches/memory.py
 	$(BIN)/python benches/cluster.py
@@ -143,6 +144,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/bytes.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/lists.py --tiny
+	$(BIN)/python benches/lists_scale.py --tiny
 	$(BIN)/python benches/certified.py --tiny
 	$(BIN)/python benches/memory.py --tiny
 	$(BIN)/python benches/cluster.py --tiny

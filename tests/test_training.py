@@ -11,7 +11,7 @@ import compcodes as cc
 from compcodes import _core
 from compcodes.training import encoders, solver
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Local
+from compcodes.training.shards import Base, Local
 from compcodes.training.trainer import Trainer
 from conftest import vectors
 
@@ -116,6 +116,38 @@ def test_both_loops_come_to_the_same_codebooks(objective, selection):
     np.testing.assert_array_equal(one.codes, codes)
     np.testing.assert_allclose(one.codebooks, codebooks, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose([entry["objective"] for entry in one.history], history, rtol=1e-6)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_both_loops_come_to_the_same_codebooks_in_lists(objective):
+    """Of what the same centroids leave; the vectors are lists that lie apart, and most of each is its centroid."""
+    X, objective = vectors(900, 10, seed=4), OBJECTIVES[objective]
+    X[:300] += 3
+    lists = _core.Lists(X[::100].copy(), objective.eta)
+    places, _ = lists.assign(X)
+    assert len(np.unique(places)) == 9
+    weights = _core.weights_by_norm(_core.norms(X, objective.directions), 1.0)
+    base = Base(lists.centroids, places, objective.eta)
+    one = trained(Local(X, weights, base=base), objective)
+    codebooks, codes, history = _core.train(
+        X,
+        3,
+        12,
+        encoding=("local-search", 128),
+        eta=objective.eta,
+        directions=objective.directions,
+        weight_power=1.0,
+        anneal=3,
+        max_iter=3,
+        tol=0.0,
+        seed=7,
+        lists=lists,
+    )
+    np.testing.assert_array_equal(one.codes, codes)
+    np.testing.assert_allclose(one.codebooks, codebooks, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose([entry["objective"] for entry in one.history], history, rtol=1e-6)
+    without = _core.train(X, 3, 12, eta=objective.eta, weight_power=1.0, anneal=3, max_iter=3, tol=0.0, seed=7)[0]
+    assert not np.allclose(without, codebooks, atol=0.1)
 
 
 def test_the_defaults_of_both_loops_are_the_same():

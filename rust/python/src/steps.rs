@@ -3,6 +3,7 @@
 use crate::arrays::{Rows, codebooks, codes, directions, in_a_row, numbers, weights_of};
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
+use crate::lists::Lists;
 use crate::run::run;
 use crate::targets::Wanted;
 use compcodes::encode;
@@ -320,7 +321,7 @@ pub(crate) fn part<'py>(
 
 /// (codebooks, codes, history): the training loop of the Rust crate, which Python's is held to by a test.
 #[pyfunction]
-#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", *, init=None, encoding=None, eta=1.0, directions=None, weight_power=0.0, anneal=None, max_iter=None, tol=None, ridge=None, shrinkage=None, seed=0, n_jobs=None, progress=None))]
+#[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", *, init=None, encoding=None, eta=1.0, directions=None, weight_power=0.0, anneal=None, max_iter=None, tol=None, ridge=None, shrinkage=None, seed=0, n_jobs=None, progress=None, lists=None))]
 #[expect(clippy::too_many_arguments, clippy::type_complexity, reason = "keywords in Python")]
 pub(crate) fn train<'py>(
     py: Python<'py>,
@@ -341,6 +342,7 @@ pub(crate) fn train<'py>(
     seed: u64,
     n_jobs: Option<i64>,
     progress: Callback<'_, 'py>,
+    lists: Option<Bound<'py, Lists>>,
 ) -> PyResult<(Bound<'py, PyArray3<f32>>, Bound<'py, PyArray2<u8>>, Vec<f64>)> {
     let rows = Rows::new(x, "X")?;
     let x = rows.view();
@@ -367,6 +369,12 @@ pub(crate) fn train<'py>(
         shrinkage: shrinkage.unwrap_or(default.shrinkage),
         seed,
     };
-    let trained = run(py, n_jobs, progress, |monitor| compcodes::train::train(&*x, &training, monitor))?;
+    let centroids = lists.as_ref().map(|lists| &lists.get().centroids);
+    let trained = run(py, n_jobs, progress, |monitor| match centroids {
+        None => compcodes::train::train(&*x, &training, monitor),
+        Some(centroids) => {
+            compcodes::train::train_in_lists(&*x, centroids, &training, monitor).map(|(trained, _)| trained)
+        }
+    })?;
     Ok((trained.codebooks.into_inner().into_pyarray(py), trained.codes.into_pyarray(py), trained.history))
 }

@@ -69,7 +69,7 @@ impl Index {
         within: Within<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Candidates> {
-        let hits = self.search_positions(queries, n.min(self.len()), within, monitor)?;
+        let hits = self.search_some(queries, n.min(self.len()), within, monitor)?;
         Ok(self.named(hits.positions, None))
     }
 

@@ -133,18 +133,15 @@ impl Lists<'_> {
         };
 
         // A segment for each list of a part's generation that any query goes through.
-        let mut lists: Vec<u32> = chosen.concat();
-        if chosen.len() > 1 {
-            lists.par_sort_unstable();
-            lists.dedup();
-        }
-        let (mut segments, mut starts) =
-            (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len() + 1));
-        for &list in &lists {
+        let mut is_chosen = vec![false; self.centroids.n_lists()];
+        chosen.iter().flatten().for_each(|&list| is_chosen[list as usize] = true);
+        // Where the segments of each list begin, and those of the next; nothing for lists that no query goes through.
+        let (mut segments, mut starts) = (Vec::new(), Vec::with_capacity(is_chosen.len() + 1));
+        for (list, is_chosen) in is_chosen.into_iter().enumerate() {
             starts.push(segments.len());
-            for part in self.parts {
-                let places = part.partition().places(list as usize);
-                segments.extend(places.map(|places| self.segment(part, list, places, measure)));
+            for part in if is_chosen { self.parts } else { &[] } {
+                let places = part.partition().places(list);
+                segments.extend(places.map(|places| self.segment(part, list as u32, places, measure)));
             }
         }
         starts.push(segments.len());
@@ -157,7 +154,7 @@ impl Lists<'_> {
                     let row = first + query;
                     return Err(argument!("Q", "row {row} is too large: its score is beyond float32"));
                 }
-                let at = lists.binary_search(&list).expect("of all that were chosen");
+                let at = list as usize;
                 probes.extend((starts[at]..starts[at + 1]).map(|segment| Probe { segment, base }));
             }
             Ok(probes)

@@ -120,7 +120,7 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_positions(queries, n_candidates.min(self.len()), within, monitor)?;
+        let candidates = self.search_some(queries, n_candidates.min(self.len()), within, monitor)?;
         let mut hits =
             rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
         self.name(&mut hits);
@@ -154,6 +154,17 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         Whole::new(&[self.alone()], within).search(queries, k, monitor)
+    }
+
+    /// As [`search_positions`](Self::search_positions), in any order.
+    pub(super) fn search_some(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        Whole::new(&[self.alone()], within).search_some(queries, k, monitor)
     }
 
     /// As all that a search goes through.

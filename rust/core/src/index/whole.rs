@@ -19,6 +19,10 @@ use crate::vectors::metric::Metric;
 use ndarray::{ArrayView2, Axis, CowArray, s};
 use std::borrow::Cow;
 
+/// Queries of each thread whose tables are held at once where lists are searched, twice as many at least: each query
+/// is searched alone then, and its tables are still in a cache.
+const BRIEF: usize = 64;
+
 /// An index that is searched together with others.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
@@ -83,7 +87,21 @@ impl<'a> Whole<'a> {
         k: usize,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        let hits = self.scan(queries, k, Scored::Approximation, monitor)?;
+        self.finite(self.scan(queries, k, Scored::Approximation, monitor)?)
+    }
+
+    /// As [`search`](Self::search), in any order.
+    pub(super) fn search_some(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        k: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        self.finite(self.scan_ordered(queries, (k, false), Scored::Approximation, monitor)?)
+    }
+
+    /// Refuses scores that f32 cannot hold.
+    fn finite(&self, hits: Hits) -> Result<Hits> {
         let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
         let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
         let row =
@@ -103,9 +121,21 @@ impl<'a> Whole<'a> {
         scored: Scored,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
+        self.scan_ordered(queries, (k, true), scored, monitor)
+    }
+
+    /// As [`scan`](Self::scan); unless `is_sorted`, the k best may come in any order.
+    fn scan_ordered(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        (k, is_sorted): (usize, bool),
+        scored: Scored,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
         let mut hits = Hits::none(queries.nrows(), k, self.len())?;
         let each = |first: usize, scan: Scan<'_>| {
-            let part = scan::search_each(&scan.segments, scan.of, scan.tables, k, scan.isa, scan.monitor)?;
+            let Scan { segments, of, tables, isa, monitor } = scan;
+            let part = scan::search_ordered(&segments, of, tables, (k, is_sorted), isa, monitor)?;
             let rows = s![first..first + part.positions.nrows(), ..];
             hits.scores.slice_mut(rows).assign(&part.scores);
             hits.positions.slice_mut(rows).assign(&part.positions);
@@ -228,7 +258,7 @@ impl<'a> Whole<'a> {
         mut each: impl FnMut(usize, Scan<'_>) -> Result<()>,
     ) -> Result<()> {
         let total = queries.nrows() as u64;
-        let batch = lists.batch(BATCH);
+        let batch = lists.batch((BRIEF * rayon::current_num_threads()).clamp(2 * BRIEF, BATCH));
         let one = self.one();
         for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
             let (first, n) = (i * batch, queries.nrows());

@@ -159,14 +159,29 @@ mod x86 {
 
 /// Asks for `values` to be brought into the nearest cache; changes nothing else.
 #[inline(always)]
-pub(crate) fn prefetch(values: &[f32]) {
+pub(crate) fn prefetch<T>(values: &[T]) {
+    /// Bytes that a cache holds together.
     #[cfg(target_arch = "x86_64")]
-    for line in values.chunks(16) {
-        // SAFETY: prefetching is defined for any address; this one is inside a live slice.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast())
-        };
+    const TOGETHER: usize = 64;
+    // The last value too: where the first is amid a line of the cache, it is in one more.
+    #[cfg(target_arch = "x86_64")]
+    for value in values.iter().step_by((TOGETHER / size_of::<T>().max(1)).max(1)).chain(values.last()) {
+        prefetch_one(value);
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = values;
+}
+
+/// [`prefetch`] of one value.
+#[inline(always)]
+pub(crate) fn prefetch_one<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching is defined for any address; this one is of a live value.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+            std::ptr::from_ref(value).cast(),
+        );
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
 }

@@ -48,6 +48,7 @@ use super::adjust::{Adjust, interval};
 use super::kernel::ByteTables;
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::Layout;
+use crate::isa::{self, Isa};
 use crate::scan::tables::Table;
 
 /// Above the largest possible error of a sum of bytes, in steps.
@@ -92,6 +93,7 @@ pub(super) struct Bounds<'a> {
     last: (f32, Option<u16>),
     /// The step of sums of 16 bits, if there are so many columns.
     long: Option<f64>,
+    isa: Isa,
 }
 
 impl<'a> Bounds<'a> {
@@ -99,9 +101,10 @@ impl<'a> Bounds<'a> {
     pub(super) fn new(tables: &'a [Table], query: usize, layout: Layout) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude, mut widest) =
             (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
+        let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
-            let (least, most) = range(named)?;
+            let (least, most) = isa::run(isa, Range(named))?;
             maxima.push(most);
             widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
@@ -126,6 +129,7 @@ impl<'a> Bounds<'a> {
             needs: Vec::new(),
             bytes,
             last,
+            isa,
             long: (layout.n_nibbles() == 0 && layout.n_lines() > NARROW)
                 .then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
         })
@@ -196,7 +200,7 @@ impl<'a> Bounds<'a> {
                 quantize(bytes, table.first_chunk().expect("16 of 256"), most, inverse);
             }
             for (bytes, (table, &most)) in bytes.iter_mut().zip(tables) {
-                quantize(bytes, table, most, inverse);
+                isa::run(self.isa, Quantize { bytes, table, most, inverse });
             }
         }
         if let Some(extra) = self.bytes.bytes.get_mut(self.tables.len() - self.layout.n_nibbles()) {
@@ -246,7 +250,35 @@ impl<'a> Bounds<'a> {
     }
 }
 
+/// See [`quantize`].
+struct Quantize<'a> {
+    bytes: &'a mut [u8; 256],
+    table: &'a Table,
+    most: f32,
+    inverse: f32,
+}
+
+impl isa::Kernel for Quantize<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: isa::Level>(self) {
+        quantize(self.bytes, self.table, self.most, self.inverse);
+    }
+}
+
+/// See [`range`].
+struct Range<'a>(&'a [f32]);
+
+impl isa::Kernel for Range<'_> {
+    type Output = Option<(f32, f32)>;
+    #[inline(always)]
+    fn run<L: isa::Level>(self) -> Self::Output {
+        range(self.0)
+    }
+}
+
 /// Lacks in whole steps, rounded down, at most 255.
+#[inline(always)]
 fn quantize<const K: usize>(bytes: &mut [u8; K], table: &[f32; K], most: f32, inverse: f32) {
     for (byte, &value) in bytes.iter_mut().zip(table) {
         let steps = ((most - value) * inverse).min(255.5);
@@ -257,6 +289,7 @@ fn quantize<const K: usize>(bytes: &mut [u8; K], table: &[f32; K], most: f32, in
 }
 
 /// Least and largest value; `None` if one is not finite or too large.
+#[inline(always)]
 fn range(table: &[f32]) -> Option<(f32, f32)> {
     let mut least = [f32::INFINITY; 16];
     let mut most = [f32::NEG_INFINITY; 16];

@@ -27,7 +27,7 @@ pub use segment::{Probe, Probes, Segment};
 
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
-use crate::isa::Isa;
+use crate::isa::{self, Isa};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::tables::Tables;
@@ -43,10 +43,17 @@ use std::ops::Range;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Queries that share a pass over the codes.
 const GROUP: usize = 64;
+/// How many queries of a group must go through a segment, on average, for all to pass over it together. Up to there it is
+/// better that each query goes through its best segments first, with its tables in the nearest cache.
+const SHARED: usize = 8;
 /// Blocks in a row that a sample takes.
 const SAMPLE_RUN: usize = 8;
 /// Blocks below which it does not pay to split the codes between threads.
 const MIN_PART: usize = 256;
+/// Lines of the next segment that are asked for while one is gone through.
+const AHEAD: usize = 64;
+/// Vectors that a query passes over alone between two reports.
+const HEARD: usize = 1 << 16;
 /// Candidates that a measure scores before another thread may take some.
 const MEASURED: usize = 128;
 
@@ -84,9 +91,21 @@ pub fn search(
 /// Those of [`search`], or sets of fewer queries.
 pub fn search_each(
     segments: &[Segment<'_>],
-    (probes, each): (Probes<'_>, Each<'_>),
+    of: (Probes<'_>, Each<'_>),
     tables: &Tables,
     k: usize,
+    isa: Isa,
+    monitor: &dyn Monitor,
+) -> Result<Hits> {
+    search_ordered(segments, of, tables, (k, true), isa, monitor)
+}
+
+/// Like [`search_each`]; unless `is_sorted`, the k best may come in any order.
+pub(crate) fn search_ordered(
+    segments: &[Segment<'_>],
+    of: (Probes<'_>, Each<'_>),
+    tables: &Tables,
+    (k, is_sorted): (usize, bool),
     isa: Isa,
     monitor: &dyn Monitor,
 ) -> Result<Hits> {
@@ -96,7 +115,7 @@ pub fn search_each(
     if segments.is_empty() {
         return Ok(hits);
     }
-    let plan = Plan::new(segments, (probes, each), tables, k, isa)?;
+    let plan = Plan { is_sorted, ..Plan::new(segments, of, tables, k, isa)? };
     let counter = Counter::new(monitor, plan.work());
     let queries: Vec<usize> = (0..n_queries).collect();
     let guess = |query: usize, share: usize| plan.guess(query, share);
@@ -148,6 +167,10 @@ struct Plan<'a> {
     /// Before each segment, the blocks of those before it; and all of them.
     starts: Vec<usize>,
     k: usize,
+    /// Whether the best are wanted in order.
+    is_sorted: bool,
+    /// Whether each query goes through its segments alone, best first, since few queries share a segment.
+    is_by_query: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -201,7 +224,14 @@ impl<'a> Plan<'a> {
                 probes.iter().map(|probes| probes.iter().map(|probe| allowed[probe.segment]).sum()).collect()
             }
         };
-        Ok(Self { segments, probes, each, tables, kernel, n, starts, k })
+        let is_by_query = match probes {
+            Probes::All => false,
+            Probes::Each(probes) => {
+                let visits = probes.iter().map(Vec::len).sum::<usize>();
+                visits * GROUP.min(probes.len()) <= SHARED * segments.len() * probes.len()
+            }
+        };
+        Ok(Self { segments, probes, each, tables, kernel, n, starts, k, is_sorted: true, is_by_query })
     }
 
     /// How many vectors to find for a query.
@@ -231,6 +261,10 @@ impl<'a> Plan<'a> {
         let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
         let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
+            if self.is_by_query && parts.len() == 1 {
+                let alone = |&query: &usize| self.scan_alone(query, guess(query, 32), counter);
+                return queries[group.clone()].iter().map(alone).collect();
+            }
             let mut scanners: Vec<_> = queries[group.clone()]
                 .iter()
                 .map(|&query| {
@@ -274,6 +308,9 @@ impl<'a> Plan<'a> {
     /// where k / share are expected; `rank` is three standard deviations and some more above that.
     /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
     fn guess(&self, query: usize, share: usize) -> f32 {
+        if self.is_by_query {
+            return f32::NEG_INFINITY; // The best segments come first, and raise the floor as fast.
+        }
         let (n, k) = (self.n[query], self.k(query));
         let expected = k as f64 / share as f64;
         let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
@@ -294,6 +331,38 @@ impl<'a> Plan<'a> {
             before += n_blocks;
         }
         sample.floor()
+    }
+
+    /// What a query finds in its segments, those of the largest base first.
+    fn scan_alone(&self, query: usize, guess: f32, counter: &Counter<'_>) -> Result<(f32, Found)> {
+        let mut scanner = Scanner::new(self, query, self.k(query), guess);
+        let mut probes: Vec<Probe> = self.probes.of(query, self.segments.len()).collect();
+        // Sets of a query's own are gone through in order.
+        if self.each.is_all() {
+            probes.sort_unstable_by(|a, b| b.base.total_cmp(&a.base));
+        }
+        let mut rows = 0;
+        for (i, &Probe { segment: at, base }) in probes.iter().enumerate() {
+            if let Some(next) = probes.get(i + 1) {
+                let Segment { codes, positions, .. } = self.segments[next.segment];
+                let soon = 0..codes.n_blocks().min(AHEAD.div_ceil(codes.n_lines()));
+                isa::prefetch(codes.lines(soon).as_flattened());
+                let positions = positions.unwrap_or_default();
+                isa::prefetch(&positions[..positions.len().min(AHEAD * BLOCK / size_of::<u32>())]);
+            }
+            let codes = self.segments[at].codes;
+            let chunk = parallel::rows(CHUNK_BYTES / codes.n_lines()).div_ceil(BLOCK);
+            for first in (0..codes.n_blocks()).step_by(chunk) {
+                let next = codes.n_blocks().min(first + chunk);
+                scanner.scan((at, base), first..next);
+                rows += codes.len().min(next * BLOCK) - first * BLOCK;
+                if rows >= HEARD {
+                    counter.add(std::mem::take(&mut rows) as u64)?;
+                }
+            }
+        }
+        counter.add(rows as u64)?;
+        Ok((scanner.guess(), scanner.into_found()))
     }
 
     /// Takes all scanners over `blocks` of all segments, chunk by chunk.

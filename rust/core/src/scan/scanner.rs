@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.
 const CALL: usize = 64;
+/// Room for so many vectors of a call: as a rule they are fewer.
+const SCORED: usize = 512;
 /// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
 const SPARSE: usize = 4;
 
@@ -35,6 +37,10 @@ pub(super) struct Scanner<'a> {
     here: (Own<'a>, [usize; 2]),
     /// Blocks seen.
     seen: usize,
+    /// Whether the best are wanted in order.
+    is_sorted: bool,
+    /// Vectors to be scored, and their scores: kept from call to call.
+    scored: (Vec<u16>, Vec<f32>),
 }
 
 /// What is kept of the vectors that were scored.
@@ -47,7 +53,7 @@ enum Best<'a> {
 
 /// What a scanner found.
 pub(super) enum Found {
-    /// The best, in order.
+    /// The best, in order if they are wanted so.
     Known(Vec<Key>),
     /// Some, the best among them.
     Bracketed(Vec<Candidate>),
@@ -73,6 +79,8 @@ impl<'a> Scanner<'a> {
             own: (!plan.each.is_all()).then(|| plan.each.of(query)),
             here: Default::default(),
             seen: 0,
+            is_sorted: plan.is_sorted,
+            scored: (Vec::with_capacity(SCORED), Vec::with_capacity(SCORED)),
         }
     }
 
@@ -84,6 +92,9 @@ impl<'a> Scanner<'a> {
     /// What was found: the k best among it, but for those below the guess.
     pub(super) fn into_found(self) -> Found {
         match self.best {
+            Best::Known(found) if !self.is_sorted && self.guess == f32::NEG_INFINITY => {
+                Found::Known(found.into_keys())
+            }
             Best::Known(found) => {
                 let mut found = found.into_sorted();
                 // Vectors below the guess were skipped, but not all of them.
@@ -190,17 +201,27 @@ impl<'a> Scanner<'a> {
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let segment = &self.segments[self.at];
         let m = segment.codes.n_lines();
+        // First which, then their scores, then those that are good: three loops that a processor runs ahead in.
+        let (mut vectors, mut scores) = std::mem::take(&mut self.scored);
+        vectors.clear();
+        scores.clear();
         for at in bits(marked) {
-            let (block, lines) = (blocks.start + at, &lines[at * m..][..m]);
-            for lane in bits(hits[at] & self.present(block)) {
-                let score = self.scorer.lane(block, lines, lane);
-                if let Best::Known(found) = &mut self.best {
-                    found.push(Key::new(score, segment.position(block * BLOCK + lane)));
-                } else {
-                    self.bracket(block, lines, lane, score);
+            let lanes = hits[at] & self.present(blocks.start + at);
+            vectors.extend(bits(lanes).map(|lane| (at * BLOCK + lane) as u16));
+        }
+        self.scorer.some(blocks.start, lines, &vectors, &mut scores);
+        for (&at, &score) in vectors.iter().zip(&scores) {
+            let at = usize::from(at);
+            if let Best::Known(found) = &mut self.best {
+                if found.may_take(score) {
+                    found.push(Key::new(score, segment.position(blocks.start * BLOCK + at)));
                 }
+            } else {
+                let (block, lane) = (at / BLOCK, at % BLOCK);
+                self.bracket(blocks.start + block, &lines[block * m..][..m], lane, score);
             }
         }
+        self.scored = (vectors, scores);
     }
 
     /// Scores whole blocks.

@@ -50,6 +50,52 @@ impl Scorer<'_> {
         if self.adjust.n_columns() > 0 { self.adjusted(sum, block, lines, lane) } else { sum }
     }
 
+    /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i / 64.
+    pub(super) fn some(&self, first: usize, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
+        let tables = self.tables;
+        match (self.layout.n_nibbles(), self.layout.n_lines()) {
+            (0, 8) if tables.len() == 8 => self.of_bytes::<8>(lines, vectors, scores),
+            (0, 16) if tables.len() == 16 => self.of_bytes::<16>(lines, vectors, scores),
+            (16, 8) if tables.len() == 16 => self.of_pairs::<8>(lines, vectors, scores),
+            (32, 16) if tables.len() == 32 => self.of_pairs::<16>(lines, vectors, scores),
+            (_, m) => scores.extend(vectors.iter().map(|&at| {
+                let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
+                self.lane(first + block, &lines[block * m..][..m], lane)
+            })),
+        }
+    }
+
+    /// [`some`](Self::some) for `M` lines of bytes and nothing that adjusts scores: additions in the order of
+    /// [`lane`](Self::lane), in a loop without a branch.
+    fn of_bytes<const M: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
+        let (tables, blocks): (&[Table; M], _) =
+            (self.tables.try_into().expect("M tables"), lines.as_chunks::<M>().0);
+        scores.extend(vectors.iter().map(|&at| {
+            let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
+            let mut sum = self.base;
+            for m in 0..M {
+                sum += tables[m][usize::from(lines[m][lane])];
+            }
+            sum
+        }));
+    }
+
+    /// As [`of_bytes`](Self::of_bytes), for `P` lines of two nibbles.
+    fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
+        let (pairs, blocks): (&[[Table; 2]; P], _) =
+            (self.tables.as_chunks().0.try_into().expect("2 P tables"), lines.as_chunks::<P>().0);
+        scores.extend(vectors.iter().map(|&at| {
+            let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
+            let mut sum = self.base;
+            for p in 0..P {
+                let byte = usize::from(lines[p][lane]);
+                sum += pairs[p][0][byte & 15];
+                sum += pairs[p][1][byte >> 4];
+            }
+            sum
+        }));
+    }
+
     fn adjusted(&self, sum: f32, block: usize, lines: &[Line], lane: usize) -> f32 {
         match self.adjust {
             Adjust::Scale(levels) => {

@@ -23,15 +23,20 @@ impl Key {
         Self(u128::from(ordered) << 64 | u128::from(!position.into()))
     }
 
+    #[inline]
     pub(crate) fn score(self) -> f32 {
         let ordered = (self.0 >> 64) as u32;
         f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
     }
 
+    #[inline]
     pub(crate) fn position(self) -> u64 {
         !(self.0 as u64)
     }
 }
+
+/// Room to begin with, at most: k may be that of a search for everything.
+const ROOM: usize = 1024;
 
 /// Keeps the k best of all candidates pushed.
 ///
@@ -43,11 +48,18 @@ pub(crate) struct TopK {
     keys: Vec<Key>,
     /// No candidate below this can be among the k best; the k-th best of the last selection.
     floor: Option<Key>,
+    /// Its score; −∞ where there is none.
+    floor_score: f32,
 }
 
 impl TopK {
     pub(crate) fn new(k: usize) -> Self {
-        Self { k, keys: Vec::new(), floor: None }
+        Self {
+            k,
+            keys: Vec::with_capacity(k.min(ROOM) * 2 + 16),
+            floor: None,
+            floor_score: f32::NEG_INFINITY,
+        }
     }
 
     /// Whether nothing was kept.
@@ -78,6 +90,22 @@ impl TopK {
         }
     }
 
+    /// Whether a candidate of this score may be among the k best.
+    #[inline]
+    pub(crate) fn may_take(&self, score: f32) -> bool {
+        // NaN is not less: `take` decides.
+        let is_less = score < self.floor_score;
+        !is_less
+    }
+
+    /// The at most k best, in any order.
+    pub(crate) fn into_keys(mut self) -> Vec<Key> {
+        if self.keys.len() > self.k {
+            self.select();
+        }
+        self.keys
+    }
+
     /// The at most k best, best first.
     pub(crate) fn into_sorted(mut self) -> Vec<Key> {
         if self.keys.len() > self.k {
@@ -96,6 +124,7 @@ impl TopK {
         if self.k > 0 && self.keys.len() >= self.k {
             let (_, kth, _) = self.keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
             self.floor = Some(*kth);
+            self.floor_score = kth.score();
             self.keys.truncate(self.k);
         }
     }

@@ -4,6 +4,7 @@
 //! loop of its own over the same steps and solves with numpy.
 
 pub mod anneal;
+mod balanced;
 pub mod equations;
 pub mod init;
 pub mod kmeans;
@@ -23,6 +24,7 @@ use crate::codebooks::Codebooks;
 use crate::encode::{Encode, Loss, encoder};
 use crate::error::Result;
 use crate::linalg::conjugate::System;
+use crate::model::Centroids;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use anneal::{pass_seed, perturbed};
@@ -52,6 +54,40 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
     let local = Local::new(x, None)?;
     let directions = training.objective.directions.as_ref();
     train_on(&local.weighted_by_norm(training.weight_power, directions, monitor)?, training, monitor)
+}
+
+/// Learns codebooks for what the centroids of lists leave of `x` (n, d); and the list of each vector, that of least loss. An
+/// error counts along the vector, not along what is left of it.
+///
+/// ```
+/// use compcodes::train::{Training, lists, train_in_lists};
+/// use compcodes::{Index, Model, Selection};
+/// use ndarray::Array2;
+/// let x = Array2::from_shape_fn((400, 4), |(i, j)| ((i * 31 + j * 17) % 101) as f32);
+/// let centroids = lists::balanced(&x.view(), 10, Default::default(), None, 0, &())?;
+/// let training = Training { n_codebooks: 2, n_codewords: 16, anneal: 2, ..Training::reconstruction() };
+/// let (trained, lists) = train_in_lists(&x.view(), &centroids, &training, &())?;
+/// let mut model = Model::new(trained.codebooks, Selection::Group);
+/// model.centroids = Some(centroids);
+/// let mut index = Index::new(model);
+/// index.add(&x.view(), None, &())?;
+/// assert_eq!(index.lists(), Some(lists));
+/// # Ok::<(), compcodes::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`train`], or centroids of another d.
+pub fn train_in_lists(
+    x: &dyn Vectors,
+    centroids: &Centroids,
+    training: &Training,
+    monitor: &dyn Monitor,
+) -> Result<(Trained, Vec<u32>)> {
+    let found = centroids.assign(x, None, monitor)?;
+    let directions = training.objective.directions.as_ref();
+    let local = Local::new(x, None)?.in_lists(centroids, &found, training.objective.loss)?;
+    let local = local.weighted_by_norm(training.weight_power, directions, monitor)?;
+    Ok((train_on(&local, training, monitor)?, found))
 }
 
 /// The same for vectors that lie anywhere, and count by the weights they have there.
@@ -202,7 +238,9 @@ impl<'a, S: Shards> Run<'a, S> {
             let start = equations::unknowns(stretched.as_ref().unwrap_or(previous), shared);
             let (uses, mut b) = self.shards.sides(codes, k, shared, directions, &self.quiet())?;
             // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
-            b *= target.loss.eta();
+            if !self.shards.are_weighed() {
+                b *= target.loss.eta();
+            }
             equations::pull(&mut b, &uses, pull, start.view(), k);
             let extra = target.loss.extra();
             // The term along x adds about that share.

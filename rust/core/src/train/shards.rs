@@ -1,8 +1,9 @@
 //! The vectors that are trained on, as the training loop sees them: sums, and small samples. So they may lie anywhere.
 
 use crate::codebooks::Codebooks;
-use crate::encode::{Encode, Objective};
+use crate::encode::{Encode, Loss, Objective, Target};
 use crate::error::Result;
+use crate::model::Centroids;
 use crate::monitor::Monitor;
 use crate::train::equations::{self, NormalEquations};
 use crate::train::moments::Moments;
@@ -10,8 +11,10 @@ use crate::train::parts::drawn;
 use crate::train::reseed::{self, Worst};
 use crate::train::weights::{by_norm, check_weights, norms};
 use crate::vectors::basis::Directions;
-use crate::vectors::{Subset, Vectors, read_finite};
+use crate::vectors::rest::Rest;
+use crate::vectors::{Subset, Vectors, check_dim, read_finite};
 use ndarray::{Array1, Array2, Axis};
+use std::sync::Arc;
 
 /// Weighted vectors and their codes. The sums of parts of them add up to those of the whole.
 pub trait Shards {
@@ -105,6 +108,11 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations>;
 
+    /// Whether the right side of [`sides`](Self::sides) weighs errors along x already, as the loss does.
+    fn are_weighed(&self) -> bool {
+        false
+    }
+
     /// The diagonal and the right side of that system: see [`equations::sides`].
     ///
     /// # Errors
@@ -156,8 +164,20 @@ pub trait Shards {
 pub struct Local<'a> {
     x: Source<'a>,
     weights: Option<Vec<f64>>,
+    /// What approximations begin with, if not with zeros: codewords approximate what is left.
+    base: Option<Base>,
     /// Of a part, the rows of the whole that it has.
     rows: Vec<usize>,
+}
+
+/// Rows that approximations begin with.
+#[derive(Clone)]
+struct Base {
+    rows: Arc<Array2<f32>>,
+    /// Of each vector, which row.
+    places: Vec<usize>,
+    /// η − 1.
+    extra: f64,
 }
 
 /// Vectors of the caller, or a copy of some of them.
@@ -196,7 +216,59 @@ impl<'a> Local<'a> {
     /// Not one weight for each row, or one that is negative or not finite.
     pub fn new(x: &'a dyn Vectors, weights: Option<Vec<f64>>) -> Result<Self> {
         check_weights(x, weights.as_deref())?;
-        Ok(Self { x: Source::Given(x), weights, rows: Vec::new() })
+        Ok(Self { x: Source::Given(x), weights, base: None, rows: Vec::new() })
+    }
+
+    /// The same vectors in these lists, the centroids of which their approximations begin with; errors count by `loss`.
+    ///
+    /// # Errors
+    /// Centroids of another d, or not a list of them for each vector.
+    pub fn in_lists(self, centroids: &Centroids, lists: &[u32], loss: Loss) -> Result<Self> {
+        check_dim(&self.x, "X", centroids.dim())?;
+        centroids.check_lists(lists, self.x.n())?;
+        let places = lists.iter().map(|&list| list as usize).collect();
+        let base = Base { rows: Arc::new(centroids.view().to_owned()), places, extra: loss.extra() };
+        Ok(Self { base: Some(base), ..self })
+    }
+
+    /// What codes are chosen for.
+    fn with_target<R>(&self, f: impl FnOnce(&Target<'_>) -> R) -> R {
+        match &self.base {
+            None => f(&Target::from(&self.x)),
+            Some(Base { rows, places, .. }) => {
+                let rows = rows.view();
+                let base = Subset::new(&rows, places);
+                f(&Target { base: Some(&base), ..Target::from(&self.x) })
+            }
+        }
+    }
+
+    /// What codewords are to add up to: weighed by the loss, where `along` tells the directions that stretch it.
+    fn with_rest<R>(&self, along: Option<Option<&Directions>>, f: impl FnOnce(&dyn Vectors) -> R) -> R {
+        match &self.base {
+            None => f(&self.x),
+            Some(Base { rows, places, extra }) => {
+                let base = &rows.view();
+                let (extra, directions) = along.map_or((0.0, None), |directions| (*extra, directions));
+                f(&Rest { x: &self.x, base, places, extra, directions })
+            }
+        }
+    }
+
+    /// The loss of each vector.
+    fn errors(
+        &self,
+        objective: &Objective,
+        codebooks: &Codebooks,
+        codes: &Array2<u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array1<f64>> {
+        self.with_target(|target| objective.errors(codebooks, *target, codes.view(), monitor))
+    }
+
+    /// Rows of x itself.
+    fn taken(&self, rows: &[usize]) -> Result<Array2<f32>> {
+        read_rows(&self.x, rows)
     }
 
     /// The same with weights that follow ‖x‖ to `power`, stretched along `directions`, too.
@@ -237,19 +309,15 @@ impl Shards for Local<'_> {
     }
 
     fn moments(&self, directions: Option<&Directions>, monitor: &dyn Monitor) -> Result<Moments> {
-        Moments::of(&self.x, self.weights.as_deref(), directions, monitor)
+        self.with_rest(None, |x| Moments::of(x, self.weights.as_deref(), directions, monitor))
     }
 
     fn sample(&self, rows: &[usize]) -> Result<Array2<f32>> {
-        let mut sample = Array2::zeros((rows.len(), self.x.dim()));
-        for (i, mut to) in sample.outer_iter_mut().enumerate() {
-            read_finite(&Subset::new(&self.x, rows), "X", i, to.as_slice_mut().expect("fresh"))?;
-        }
-        Ok(sample)
+        self.with_rest(None, |x| read_rows(x, rows))
     }
 
     fn encode(&self, encoder: &dyn Encode, monitor: &dyn Monitor) -> Result<Self::Codes> {
-        encoder.encode(&self.x, monitor)
+        self.with_target(|target| encoder.encode_target(target, monitor))
     }
 
     fn renewed(
@@ -260,8 +328,8 @@ impl Shards for Local<'_> {
         mut codes: Self::Codes,
         monitor: &dyn Monitor,
     ) -> Result<Self::Codes> {
-        let new = encoder.encode(&self.x, monitor)?;
-        let errors = |codes: &Array2<u8>| objective.errors(codebooks, &self.x, codes.view(), &());
+        let new = self.encode(encoder, monitor)?;
+        let errors = |codes: &Array2<u8>| self.errors(objective, codebooks, codes, &());
         let (before, after) = (errors(&codes)?, errors(&new)?);
         for ((mut code, new), (before, after)) in
             codes.outer_iter_mut().zip(new.outer_iter()).zip(before.iter().zip(&after))
@@ -285,8 +353,12 @@ impl Shards for Local<'_> {
             return Ok(None);
         };
         let own = codes.select(Axis(0), &rows);
-        let x = Source::Copied(self.sample(&rows)?);
-        Ok(Some((Local { x, weights, rows }, own)))
+        let x = Source::Copied(self.taken(&rows)?);
+        let base = self.base.as_ref().map(|base| {
+            let places = rows.iter().map(|&row| base.places[row]).collect();
+            Base { places, ..base.clone() }
+        });
+        Ok(Some((Local { x, weights, base, rows }, own)))
     }
 
     fn put(&self, codes: &mut Self::Codes, part: &Self::Part, own: &Self::Codes) {
@@ -302,7 +374,7 @@ impl Shards for Local<'_> {
         monitor: &dyn Monitor,
     ) -> Result<(Self::Codes, f64)> {
         let mut codes = codes.clone();
-        let improved = encoder.improve(&self.x, &mut codes, monitor)?;
+        let improved = self.with_target(|target| encoder.improve_target(target, &mut codes, monitor))?;
         Ok((codes, self.total(improved.after.as_slice().expect("contiguous"))))
     }
 
@@ -313,7 +385,7 @@ impl Shards for Local<'_> {
         codes: &Self::Codes,
         monitor: &dyn Monitor,
     ) -> Result<f64> {
-        let errors = objective.errors(codebooks, &self.x, codes.view(), monitor)?;
+        let errors = self.errors(objective, codebooks, codes, monitor)?;
         Ok(self.total(errors.as_slice().expect("contiguous")))
     }
 
@@ -328,9 +400,16 @@ impl Shards for Local<'_> {
             NormalEquations::assemble(x, codes.view(), n_codewords, self.weights.as_deref(), monitor)
         };
         match directions {
-            None => assemble(&self.x),
-            Some(directions) => assemble(&directions.stretched(&self.x)?),
+            _ if self.base.as_ref().is_some_and(|base| base.extra > 0.0) => {
+                self.with_rest(Some(directions), assemble)
+            }
+            None => self.with_rest(None, assemble),
+            Some(directions) => self.with_rest(None, |x| assemble(&directions.stretched(x)?)),
         }
+    }
+
+    fn are_weighed(&self) -> bool {
+        self.base.is_some()
     }
 
     fn sides(
@@ -345,8 +424,11 @@ impl Shards for Local<'_> {
         let sides =
             |x: &dyn Vectors| equations::sides(x, codes.view(), n_codewords, weights, shared, monitor);
         match directions {
-            None => sides(&self.x),
-            Some(directions) => sides(&directions.stretched(&self.x)?),
+            _ if self.base.as_ref().is_some_and(|base| base.extra > 0.0) => {
+                self.with_rest(Some(directions), sides)
+            }
+            None => self.with_rest(None, sides),
+            Some(directions) => self.with_rest(None, |x| sides(&directions.stretched(x)?)),
         }
     }
 
@@ -381,7 +463,16 @@ impl Shards for Local<'_> {
         count: usize,
         monitor: &dyn Monitor,
     ) -> Result<Worst> {
-        let errors = objective.errors(codebooks, &self.x, codes.view(), monitor)?;
-        reseed::worst(&self.x, codes.view(), errors.as_slice().expect("contiguous"), count)
+        let errors = self.errors(objective, codebooks, codes, monitor)?;
+        let errors = errors.as_slice().expect("contiguous");
+        self.with_rest(None, |x| reseed::worst(x, codes.view(), errors, count))
     }
+}
+
+fn read_rows(x: &dyn Vectors, rows: &[usize]) -> Result<Array2<f32>> {
+    let mut taken = Array2::zeros((rows.len(), x.dim()));
+    for (i, mut to) in taken.outer_iter_mut().enumerate() {
+        read_finite(&Subset::new(x, rows), "X", i, to.as_slice_mut().expect("fresh"))?;
+    }
+    Ok(taken)
 }

@@ -49,16 +49,21 @@ impl<'a> Scorer<'a> {
 
     #[inline(always)]
     pub(crate) fn score(&self, vector: &[f32]) -> f64 {
-        let product = || sum(self.query, vector, |q, x| q * x);
         match self.metric {
-            Metric::InnerProduct => product(),
+            Metric::InnerProduct => product(self.query, vector),
             Metric::Cosine => match self.square * square(vector) {
                 0.0 => 0.0,
-                squares => product() / squares.sqrt(),
+                squares => product(self.query, vector) / squares.sqrt(),
             },
             Metric::Euclidean => -sum(self.query, vector, |q, x| (q - x) * (q - x)),
         }
     }
+}
+
+/// ⟨q, x⟩, in f64.
+#[inline(always)]
+fn product(query: &[f32], vector: &[f32]) -> f64 {
+    sum(query, vector, |q, x| q * x)
 }
 
 /// Sums that are added side by side, for the processor to do many at once.
@@ -67,24 +72,47 @@ const LANES: usize = 16;
 /// The sum of `term` over all pairs, in f64, in an order that does not depend on the instruction set.
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut sums = [0.0; LANES];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    for (a, b) in a.iter().zip(b) {
+    let mut sums = sums(a, b, &term);
+    if !a_rest.is_empty() {
+        // A term of zeros adds 0, which changes no sum.
+        let padded = |rest: &[f32]| {
+            let mut all = [0.0; LANES];
+            all[..rest.len()].copy_from_slice(rest);
+            all
+        };
+        let (a, b) = (padded(a_rest), padded(b_rest));
         for i in 0..LANES {
             sums[i] += term(f64::from(a[i]), f64::from(b[i]));
         }
     }
-    for ((&a, &b), sum) in a_rest.iter().zip(b_rest).zip(&mut sums) {
-        *sum += term(f64::from(a), f64::from(b));
+    for i in 0..LANES / 2 {
+        sums[i] += sums[i + LANES / 2];
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            sums[i] += sums[i + width];
+    for i in 0..LANES / 4 {
+        sums[i] += sums[i + LANES / 4];
+    }
+    for i in 0..LANES / 8 {
+        sums[i] += sums[i + LANES / 8];
+    }
+    sums[0] + sums[1]
+}
+
+/// The sums of `term` over whole chunks, lane by lane. The array is never lent, and only constant places of it are used: so
+/// the sums stay in registers, and are added many at a time.
+#[inline(always)]
+fn sums(a: &[[f32; LANES]], b: &[[f32; LANES]], term: &impl Fn(f64, f64) -> f64) -> [f64; LANES] {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        let mut terms = [0.0; LANES];
+        for i in 0..LANES {
+            terms[i] = term(f64::from(a[i]), f64::from(b[i]));
         }
-        width /= 2;
+        for i in 0..LANES {
+            sums[i] += terms[i];
+        }
     }
-    sums[0]
+    sums
 }
 
 /// ‖x − c‖², in f64.

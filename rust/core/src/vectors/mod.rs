@@ -6,13 +6,25 @@ pub mod rest;
 pub mod unit;
 
 use crate::error::{Error, Result, argument};
+use crate::isa;
 use half::f16;
-use ndarray::ArrayView2;
+use half::slice::HalfFloatSliceExt;
+use ndarray::{ArrayView2, Axis};
 
 /// A number type that vectors may be stored in.
 pub trait Number: Copy + Send + Sync {
     /// Its value in 32 bits; one beyond their range becomes an infinity (and is then refused).
     fn to_f32(self) -> f32;
+
+    /// [`to_f32`](Self::to_f32) of as many numbers.
+    fn convert(from: &[Self], to: &mut [f32]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+    }
+
+    /// The numbers themselves, where they are f32.
+    fn as_f32(_row: &[Self]) -> Option<&[f32]> {
+        None
+    }
 }
 
 macro_rules! number {
@@ -25,12 +37,29 @@ macro_rules! number {
         }
     )*};
 }
-number!(f32, f64, u8, i8, u16, i16, u32, i32, u64, i64);
+number!(f64, u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Number for f32 {
+    #[inline]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    fn as_f32(row: &[Self]) -> Option<&[f32]> {
+        Some(row)
+    }
+}
 
 impl Number for f16 {
     #[inline]
     fn to_f32(self) -> f32 {
         f16::to_f32(self)
+    }
+
+    /// Looks once whether the processor has an instruction for it, not for each number.
+    fn convert(from: &[Self], to: &mut [f32]) {
+        let n = from.len().min(to.len());
+        from[..n].convert_to_f32_slice(&mut to[..n]);
     }
 }
 
@@ -44,6 +73,14 @@ pub trait Vectors: Sync {
 
     /// Writes rows `first ..` into `out`, whose length is a multiple of d.
     fn read(&self, first: usize, out: &mut [f32]);
+
+    /// Row `row` as it is kept, where that is as d numbers of f32 side by side: it need not be read into a copy then.
+    fn kept(&self, _row: usize) -> Option<&[f32]> {
+        None
+    }
+
+    /// Asks for row `row` to be brought into the nearest cache, where it is known to be in memory; changes nothing else.
+    fn prefetch(&self, _row: usize) {}
 }
 
 impl<T: Number> Vectors for ArrayView2<'_, T> {
@@ -59,9 +96,19 @@ impl<T: Number> Vectors for ArrayView2<'_, T> {
         for (i, to) in out.chunks_exact_mut(self.ncols()).enumerate() {
             let row = self.row(first + i);
             match row.as_slice() {
-                Some(row) => to.iter_mut().zip(row).for_each(|(to, from)| *to = from.to_f32()),
+                Some(row) => T::convert(row, to),
                 None => to.iter_mut().zip(row).for_each(|(to, from)| *to = from.to_f32()),
             }
+        }
+    }
+
+    fn kept(&self, row: usize) -> Option<&[f32]> {
+        self.index_axis(Axis(0), row).to_slice().and_then(T::as_f32)
+    }
+
+    fn prefetch(&self, row: usize) {
+        if let Some(row) = self.index_axis(Axis(0), row).to_slice() {
+            isa::prefetch(row);
         }
     }
 }
@@ -78,6 +125,14 @@ impl<V: Vectors + ?Sized> Vectors for &V {
     fn read(&self, first: usize, out: &mut [f32]) {
         (**self).read(first, out);
     }
+
+    fn kept(&self, row: usize) -> Option<&[f32]> {
+        (**self).kept(row)
+    }
+
+    fn prefetch(&self, row: usize) {
+        (**self).prefetch(row);
+    }
 }
 
 impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
@@ -91,6 +146,14 @@ impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
 
     fn read(&self, first: usize, out: &mut [f32]) {
         (**self).read(first, out);
+    }
+
+    fn kept(&self, row: usize) -> Option<&[f32]> {
+        (**self).kept(row)
+    }
+
+    fn prefetch(&self, row: usize) {
+        (**self).prefetch(row);
     }
 }
 
