@@ -4,12 +4,14 @@
 //!     cargo run --release -p compcodes --example files -- write FILE VECTORS DIMENSION ENCODER ETA
 //!
 //! VECTORS are numbers of 32 bits, row by row; `write` trains a model with them first, and writes it to FILE. Printed are
-//! the codes of all vectors, and the ids and bits of the scores that an index of the file, or a new one of the model, finds
-//! for the first three vectors after it was given all of them.
+//! the codes of all vectors (unless the model has lists, where codes are of what centroids leave), and the ids and bits of
+//! the scores that an index of the file, or a new one of the model, finds for the first three vectors after it was given
+//! all of them.
 
 use compcodes::encode::{Encoding, Loss, Start};
+use compcodes::index::Settings;
 use compcodes::train::{Training, train};
-use compcodes::{Index, Model};
+use compcodes::{Index, Metric, Model};
 use ndarray::{Array2, s};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,9 +45,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let model = Model::load(path)?;
-    println!("codes {}", words(&model.encoder()?.encode(&vectors.view(), &())?));
-
-    let mut index = Index::load(path).unwrap_or_else(|_| Index::new(model));
+    if model.centroids.is_none() {
+        println!("codes {}", words(&model.encoder()?.encode(&vectors.view(), &())?));
+    }
+    let settings =
+        Settings { metric: model.recipe.metric.unwrap_or(Metric::InnerProduct), ..Settings::default() };
+    let mut index = Index::load(path).or_else(|_| Index::with(model, settings))?;
     index.add(&vectors.view(), None, &())?;
     let hits = index.search(vectors.slice(s![..3, ..]), 10, None, &())?;
     println!("ids {}", words(&hits.positions));

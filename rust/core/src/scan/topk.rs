@@ -93,7 +93,7 @@ impl TopK {
     /// Whether a candidate of this score may be among the k best.
     #[inline]
     pub(crate) fn may_take(&self, score: f32) -> bool {
-        // NaN is not less: `take` decides.
+        // NaN, which counts as −∞, is not less: `push` decides.
         let is_less = score < self.floor_score;
         !is_less
     }
