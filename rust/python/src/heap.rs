@@ -8,7 +8,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// Bytes from which on the system is asked.
-const LARGE: usize = 16 << 20;
+const LARGE: usize = 8 << 20;
 
 /// The heap of the compiled part.
 pub(crate) struct Heap;
