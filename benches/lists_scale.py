@@ -99,7 +99,9 @@ def training(report, folder, n, n_lists, tiny):
 
     X = np.asarray(copies(folder / "x.npy", n), np.float32)
     # What a fit does before it trains codebooks: centroids, the list of each vector, and the curve of recall.
-    taken, (made, places) = seconds(lambda: lists.train_lists(Local(X, n_jobs=1), n_lists, 1.0, "ip", None, 0, None), 1)
+    vectors = Local(X, n_jobs=1)
+    taken, (made, based) = seconds(lambda: lists.train_lists(vectors, n_lists, 1.0, "ip", None, 0, 1, None), 1)
+    places = based.base.places
     sizes = np.bincount(places, minlength=n_lists)
     loss = float(((X[:100_000] - made.centroids[places[:100_000]]) ** 2).sum(1).mean())
     table = [["compcodes", f"{taken:.1f}", f"{loss:.0f}", f"{sizes.max() / sizes.mean():.1f}"]]
@@ -283,7 +285,8 @@ def spilling(report, n, tiny):
     for name, (X, Q) in sets.items():
         n_lists, table = round(math.sqrt(len(X))), []
         truth = cc.evaluate.ground_truth(X, Q, K)[1]
-        made, places = lists.train_lists(Local(X, n_jobs=1), n_lists, 1.0, "ip", None, 0, None)
+        made, based = lists.train_lists(Local(X, n_jobs=1), n_lists, 1.0, "ip", None, 0, 1, None)
+        places = based.base.places
         order = np.argsort(-(Q @ made.centroids.T), axis=1)
         ranks = np.argsort(order, axis=1)
         sizes = np.bincount(places, minlength=n_lists)

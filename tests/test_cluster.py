@@ -183,3 +183,12 @@ def test_a_cluster_tries_losses_and_chooses_the_same(client):
     model.fit(da.from_array(FLOATS, chunks=(3000, 12)), queries=FLOATS[::50], progress=lambda *at: seen.append(at))
     assert model.loss_ == want
     assert len([stage for stage, _, _ in seen if stage == "choose loss"]) > 3
+
+
+def test_masked_blocks_are_refused():
+    X = np.random.default_rng(0).normal(size=(300, 7)).astype(np.float32)
+    D = da.ma.masked_greater(da.from_array(X, chunks=(100, 7)), 1)
+    m = cc.CompositionalCodes(3, 8, effort="low", anneal=0, max_iter=1).fit(X)
+    for work in (lambda: m.encode(D).compute(), lambda: cc.CompositionalCodes(3, 8, anneal=0, max_iter=1).fit(D)):
+        with pytest.raises(TypeError, match="masked"):
+            work()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import compcodes as cc
 from compcodes.training import joint
 from compcodes.training.joint import Joint
 
@@ -85,3 +86,10 @@ def test_vectors_of_length_0_and_weights_of_0_do_no_harm(vectors, codes, words):
     for weights in (np.r_[np.zeros(30), np.ones(30)], np.zeros(N)):
         found = made(vectors, codes, weights).update(words, [0.0, 0.0], 1e-3)
         assert all(np.isfinite(own).all() for own in found)
+
+
+def test_a_row_far_smaller_than_the_others_is_trained_on():
+    Y = np.random.default_rng(0).normal(size=(200, 20)).astype(np.float32)
+    Y[0] *= np.float32(1e-39)
+    q = cc.CompositionalCodes(4, 16, n_groups=2, effort="low", anneal=0, max_iter=1).fit(Y)
+    assert np.isfinite(q.codebooks_).all()

@@ -349,3 +349,11 @@ def test_a_quantizer_without_the_lists_is_refused(X, index, model, tmp_path):
         cc.Index.load(tmp_path / "index.cc", quantizer=other)
     loaded = cc.Index.load(tmp_path / "index.cc", quantizer=model)
     np.testing.assert_array_equal(loaded.add(X[:9]).lists[-9:], index.lists[:9])
+
+
+def test_probes_are_measured_alike_for_vectors_of_any_size():
+    Z = np.random.default_rng(0).normal(size=(1000, 10)).astype(np.float32)
+    for metric in ("ip", "l2"):
+        kinds = dict(n_lists=10, loss="reconstruction", metric=metric, effort="low", anneal=0, max_iter=1)
+        fits = [cc.CompositionalCodes(3, 8, **kinds).fit(Z * np.float32(2.0) ** power) for power in (0, 100)]
+        assert len({q._lists.probes_for(0.95) for q in fits}) == 1

@@ -286,3 +286,56 @@ def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, cap
         import re
 
         assert re.search(match, said["error"])
+
+
+@pytest.mark.parametrize("given", [[0, 1], [1, 0], [5, 3]])
+def test_ids_that_are_given_are_kept(tmp_path, given):
+    q = cc.CompositionalCodes.from_codebooks(np.random.default_rng(0).normal(size=(2, 4, 3)))
+    X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    index = cc.ShardedIndex.create(tmp_path / "shards", q).add(X[:2], ids=[10, 11]).add(X[2:], ids=given)
+    assert index.ids.tolist() == [10, 11, *given]
+    with pytest.raises(ValueError, match="which the index has already"):
+        index.add(X[:1], ids=[given[0]])
+
+
+@pytest.mark.parametrize(
+    ("first_id", "error"), [(500.0, TypeError), (True, TypeError), ("x", TypeError), (-1, ValueError)]
+)
+def test_a_first_id_is_an_integer(tmp_path, first_id, error):
+    q = cc.CompositionalCodes.from_codebooks(np.random.default_rng(0).normal(size=(2, 4, 3)))
+    X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    index = cc.ShardedIndex.create(tmp_path / "shards", q).add(X)
+    with pytest.raises(error, match="first_id"):
+        index.add_shard(cc.Index(q).add(X), first_id=first_id)
+    index.add_shard(cc.Index(q).add(X), first_id=np.int64(500))
+    assert cc.ShardedIndex.open(tmp_path / "shards").ids.tolist() == [0, 1, 2, 3, 500, 501, 502, 503]
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("first_id", "0"),
+        ("first_id", 1.5),
+        ("file", None),
+        ("removed", 5),
+        ("vectors", 100.0),
+        ("crc32", "x"),
+        ("bytes", -1),
+    ],
+)
+def test_a_damaged_manifest_is_refused_when_it_is_opened(tmp_path, entry, value):
+    q = cc.CompositionalCodes.from_codebooks(np.random.default_rng(0).normal(size=(2, 4, 3)))
+    X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    cc.ShardedIndex.create(tmp_path / "shards", q).add(X).add(X)
+    path = tmp_path / "shards" / "manifest.json"
+    whole = path.read_text()
+    content = json.loads(whole)
+    content["shards"][1][entry] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="manifest.json: damaged"):
+        cc.ShardedIndex.open(tmp_path / "shards")
+    content = json.loads(whole)
+    content["shards"][1] = content["shards"][0]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="names the file .* twice"):
+        cc.ShardedIndex.open(tmp_path / "shards")

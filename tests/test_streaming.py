@@ -198,7 +198,7 @@ def test_codebooks_of_small_data_do_not_fit_its_noise():
         cc.CompositionalCodes(shrinkage=-1).fit(X)
 
 
-@pytest.mark.parametrize("weight", [1e-300, 1e-50, 1e-30, 1e30])
+@pytest.mark.parametrize("weight", [1e-310, 1e-300, 1e-50, 1e-30, 1e30])
 def test_a_batch_with_weights_of_any_magnitude_leaves_a_good_model(weight):
     X = vectors(300, 8)
     loss = cc.InnerProduct(4.0, 1.0, 0.0, 0.0)

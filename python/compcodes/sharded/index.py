@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes._arrays import as_count, as_vectors, check_jobs
+from compcodes._arrays import as_count, as_vectors, check_jobs, check_range
 from compcodes._choices import Metric
 from compcodes._filters import FilterLike
 from compcodes._keys import as_key
@@ -224,7 +224,8 @@ class ShardedIndex:
             As in `Index.add`.
         """
         index = self.empty().add(X, ids, progress=progress)
-        return self.add_shard(index, source=source)
+        # Ids that were given are meant as they are, even 0, 1, 2, …
+        return self.add_shard(index, first_id=None if ids is None or index.has_keys else 0, source=source)
 
     def add_shard(
         self, shard: Index | str | os.PathLike[str], *, first_id: int | None = None, source: str | None = None
@@ -253,6 +254,13 @@ class ShardedIndex:
         OSError
             A file cannot be read or written.
         """
+        if first_id is not None:
+            check_range("first_id", first_id, 0, LARGEST)
+            first_id = int(first_id)
+        if source is not None and not isinstance(source, str):
+            raise ArgumentTypeError("source", f"is {source!r}: want a string")
+        if not isinstance(shard, (Index, str, os.PathLike)):
+            raise ArgumentTypeError("shard", f"is {shard!r}: want an Index, or the path of one")
         index = shard if isinstance(shard, Index) else Index.load(shard, self.n_jobs, mmap=True)
         refuse_other(self._opened.manifest, index, "shard" if isinstance(shard, Index) else os.fspath(shard))
         partial = new_file(self.path)

@@ -128,7 +128,7 @@ def read(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not a manifest of shards ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a manifest of shards")
@@ -142,16 +142,46 @@ def read(folder: Path) -> Manifest:
         made: Manifest = _made(Manifest, content)
         M, K, d = made.shape
         manifest = replace(made, shards=shards, shape=(M, K, d), previous=tuple(made.previous))
+        for count in (manifest.version, manifest.next_id, M, K, d):
+            _refuse_negative("a count or size", count)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({error})") from None
     for name in manifest.files():
-        if name != os.path.basename(name) or name in ("", ".", ".."):
+        if name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name:
             raise ValueError(f"{path}: damaged (names the file {name!r} outside its folder)")
+    names = [shard.file for shard in manifest.shards]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path}: damaged (names the file {max(names, key=names.count)!r} twice)")
     return manifest
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "str": (str,),
+    "bool": (bool,),
+    "int | None": (int, type(None)),
+    "str | None": (str, type(None)),
+}
+
+
 def _made(kind: Any, content: dict[str, Any]) -> Any:
-    return kind(**{field.name: content[field.name] for field in fields(kind) if field.name in content})
+    found = {field.name: content[field.name] for field in fields(kind) if field.name in content}
+    for field in fields(kind):
+        value, kinds = found.get(field.name), _KINDS.get(str(field.type))
+        if field.name not in found or kinds is None:
+            continue
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(f"{field.name} is {value!r}")
+    made = kind(**found)
+    if kind is Shard:
+        for name in ("vectors", "first_id", "bytes", "crc32", "n_removed"):
+            _refuse_negative(name, getattr(made, name))
+    return made
+
+
+def _refuse_negative(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"{name} is {value!r}")
 
 
 def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manifest:

@@ -111,4 +111,6 @@ def _removed(folder: Path, shard: Shard) -> NDArray[np.int64]:
             raise ValueError(f"{path}: not a whole .npy file ({error})") from None
     if positions.dtype != np.int64 or positions.shape != (shard.n_removed,):
         raise ValueError(f"{path}: holds {positions.dtype} {positions.shape}, want int64 ({shard.n_removed},)")
+    if (np.diff(positions) <= 0).any() or (len(positions) and not 0 <= positions[0] <= positions[-1] < shard.vectors):
+        raise ValueError(f"{path}: holds positions that do not ascend, or are beyond the {shard.vectors} of its shard")
     return np.asarray(positions)

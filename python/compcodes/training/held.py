@@ -82,6 +82,8 @@ def block_of(block: Any) -> NDArray[Any]:
     """Take one block: an array, what loads one, or a column of vectors."""
     block = block.load() if hasattr(block, "load") and not isinstance(block, np.ndarray) else block
     values = getattr(block, "to_numpy", None)
+    if np.ma.isMaskedArray(block) and np.ma.is_masked(block):
+        raise ArgumentTypeError("X", "is a masked array: fill or drop what is masked")
     array = values() if callable(values) else np.asarray(block)
     if array.ndim == 1 and len(array) and isinstance(array[0], str):
         raise ArgumentTypeError(

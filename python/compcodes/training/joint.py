@@ -105,8 +105,9 @@ class Joint:
                 decoded[:, columns] = _core.decode(own, codes[rows], self.n_jobs)
             errors = rest / np.float32(size) - decoded if of_vectors else decoded
             norms = self.norms[rows]
-            inverse = np.divide(size, norms, out=np.zeros(len(X)), where=norms > 0)
-            units = X / np.float32(size) * inverse[:, None].astype(np.float32)
+            # In float64: the inverse of a length can be beyond float32.
+            inverse = np.divide(1, norms, out=np.zeros(len(X)), where=norms > 0)
+            units = (X * inverse[:, None]).astype(np.float32)
             shares = np.einsum("ij,ij->i", errors, units, dtype=np.float64)
             errors = errors + units * (self.beta * shares)[:, None].astype(np.float32)
             if self.weights is not None:

@@ -278,10 +278,10 @@ def _spread(made: _core.Lists, base: Floats, of: NDArray[np.int64], n_jobs: int 
     return spread
 
 
-def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) -> Floats:
-    """By what the lists of a query are chosen, but for rounding."""
-    centroids = made.centroids
-    products: Floats = queries @ centroids.T
+def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) -> Doubles:
+    """By what the lists of a query are chosen, but for rounding; in float64, which vectors of any size fit."""
+    centroids, queries = made.centroids.astype(np.float64), queries.astype(np.float64)
+    products: Doubles = queries @ centroids.T
     if metric == "l2":
         products -= 0.5 * np.einsum("ij,ij->i", centroids, centroids)
     else:
@@ -289,7 +289,7 @@ def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) ->
     return products
 
 
-def _curve(scores: Floats, found: NDArray[np.int64], shares: Floats) -> tuple[Any, Doubles, Doubles]:
+def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> tuple[Any, Doubles, Doubles]:
     """Of the first 1, 2, … lists, the mean share of what is to be found, and of all vectors."""
     order = np.argsort(-scores, axis=1, kind="stable")
     ranks = np.empty_like(order)

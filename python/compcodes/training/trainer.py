@@ -271,7 +271,7 @@ class Trainer:
             uses, diagonal = uses + np.einsum("ii->i", past[0]), diagonal + np.einsum("ii->i", past[0])
         b += pull * _means(uses, start, K)
         # Weights and codewords of any magnitude fit float32 then. Powers of two: nothing is rounded.
-        scale = 2.0 ** -np.floor(np.log2(uses.mean() or 1.0))
+        scale = 2.0 ** -max(np.floor(np.log2(uses.mean() or 1.0)), -1000.0)
         size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
         before = None if past is None else (past[0] * scale).astype(np.float32)
 
