@@ -99,7 +99,7 @@ def training(report, folder, n, n_lists, tiny):
 
     X = np.asarray(copies(folder / "x.npy", n), np.float32)
     # What a fit does before it trains codebooks: centroids, the list of each vector, and the curve of recall.
-    vectors = Local(X, n_jobs=1)
+    vectors = lists.Whole(Local(X, n_jobs=1))
     taken, (made, based) = seconds(lambda: lists.train_lists(vectors, n_lists, 1.0, "ip", None, 0, 1, None), 1)
     places = based.base.places
     sizes = np.bincount(places, minlength=n_lists)
@@ -243,7 +243,7 @@ def building(report, folder, n, tiny):
             table.append([name, f"{time.perf_counter() - start:.0f}", "", "", ""])
             continue
         out = child.communicate()[0]
-        peak, size = map(int, out.split())
+        peak, size = map(int, out.splitlines()[-1].split())  # below what the command prints
         taken = f"{time.perf_counter() - start:.0f}"
         table.append([name, taken, f"{peak / 1e6:,.0f}", f"{(peak - 8 * n) / 1e6:,.0f}", f"{size / n:.2f}"])
     header = ["build", "seconds by the clock", "peak memory, MB", "above the codes", "bytes per vector in the file"]
@@ -285,7 +285,7 @@ def spilling(report, n, tiny):
     for name, (X, Q) in sets.items():
         n_lists, table = round(math.sqrt(len(X))), []
         truth = cc.evaluate.ground_truth(X, Q, K)[1]
-        made, based = lists.train_lists(Local(X, n_jobs=1), n_lists, 1.0, "ip", None, 0, 1, None)
+        made, based = lists.train_lists(lists.Whole(Local(X, n_jobs=1)), n_lists, 1.0, "ip", None, 0, 1, None)
         places = based.base.places
         order = np.argsort(-(Q @ made.centroids.T), axis=1)
         ranks = np.argsort(order, axis=1)

@@ -276,7 +276,8 @@ def _parquet_pieces(file: BinaryIO, path: str, column: str | None) -> tuple[list
     parquet = _need("pyarrow.parquet", "parquet", path)
     opened = _parquet(parquet, file, path)
     meta = opened.metadata
-    names, _ = columns_of(opened.schema_arrow, column, path)
+    names, is_list = columns_of(opened.schema_arrow, column, path)
+    column = names[0] if is_list else None  # the same vectors, whether their column was named or found
     filled = [i for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
     if not filled:
         return [], np.dtype(np.float32)

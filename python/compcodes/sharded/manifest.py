@@ -126,6 +126,8 @@ def read(folder: Path) -> Manifest:
         It is none, or of a later version of the format.
     """
     path = folder / MANIFEST
+    if folder.is_file():
+        raise ValueError(f"{folder}: is a file, not a folder of shards: want Index.load or Quantizer.load")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
