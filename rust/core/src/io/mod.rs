@@ -22,7 +22,10 @@ fn open(path: &Path) -> Result<File> {
     let failed = |source| Error::Io { path: path.to_owned(), source };
     // Asked before it is opened: to open a pipe waits for somebody to write.
     if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Error::Format { path: path.to_owned(), reason: "is not a file (folders of shards are for a sharded index)".to_owned() });
+        return Err(Error::Format {
+            path: path.to_owned(),
+            reason: "is not a file (folders of shards are for a sharded index)".to_owned(),
+        });
     }
     File::open(path).map_err(failed)
 }
