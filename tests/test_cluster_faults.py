@@ -177,7 +177,7 @@ def test_a_worker_with_another_version_is_refused(client, monkeypatch):
     settled(client)
     monkeypatch.setattr(cc._core, "__version__", "0.0.0")
     with pytest.raises(RuntimeError, match=r"this worker has compcodes .*, the client 0\.0\.0: install the same"):
-        cc.CompositionalCodes(3, 16).fit(da.from_array(X, chunks=(1000, 12)))
+        cc.CompositionalCodes(3, 16).fit(da.from_array(X.copy() + 1, chunks=(900, 12)))
 
 
 def test_a_task_takes_its_worker_share_of_threads(client):
