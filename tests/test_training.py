@@ -56,8 +56,8 @@ class Parts:
     def loss(self, objective, codebooks, codes):
         return sum(part.loss(objective, codebooks, own) for part, own in zip(self.parts, codes, strict=True))
 
-    def equations(self, codes, n_codewords, directions):
-        parts = [part.equations(own, n_codewords, directions) for part, own in zip(self.parts, codes, strict=True)]
+    def equations(self, codes, n_codewords):
+        parts = [part.equations(own, n_codewords) for part, own in zip(self.parts, codes, strict=True)]
         return sum(A for A, _ in parts), sum(b for _, b in parts)
 
     def sides(self, codes, n_codewords, shared, directions):

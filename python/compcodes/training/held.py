@@ -284,11 +284,11 @@ def loss(held: Held, objective: Objective, codebooks: Floats, codes: Kept) -> fl
     return sum(local.loss(objective, codebooks, kept[rows]) for rows, local in held.parts())
 
 
-def equations(held: Held, codes: Kept, n_codewords: int, directions: Floats | None) -> tuple[NDArray[Any], Doubles]:
+def equations(held: Held, codes: Kept, n_codewords: int) -> tuple[NDArray[Any], Doubles]:
     """Sum up both sides of the update's linear system; A as float32 where that holds it exactly, as it does counts."""
     kept, sums = codes_of(codes), None
     for rows, local in held.parts():
-        own = local.equations(kept[rows], n_codewords, directions)
+        own = local.equations(kept[rows], n_codewords)
         if sums is None:
             sums = own
         else:

@@ -105,11 +105,14 @@ class Shards(Protocol):
     def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
         """Sum up w·loss."""
 
-    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
-        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+    def equations(self, codes: Codes, n_codewords: int) -> Sums:
+        """Sum up both sides of the update's linear system for the plain loss."""
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them.
+
+        They are of the K codewords alone where all places share these.
+        """
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
         """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
@@ -243,17 +246,14 @@ class Local:
         """Sum up w·loss."""
         return self.total(self._errors(objective, codebooks, codes))
 
-    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
-        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
+    def equations(self, codes: Codes, n_codewords: int) -> Sums:
+        """Sum up both sides of the update's linear system for the plain loss."""
         release()
-        eta = 1.0 if self.base is None else self.base.eta
-        if eta > 1:
-            rest = self.rest(eta, directions)
-            return _core.normal_equations(rest, codes, n_codewords, self.weights, self.n_jobs)
-        return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs, directions=directions)
+        return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs)
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them."""
+        release()
         if self.base is not None:  # weighed as they are read: the side of the loss is not that of the plain one
             rest = self.rest(self.base.eta, directions)
             return _core.sides(rest, codes, n_codewords, shared, self.weights, self.n_jobs)

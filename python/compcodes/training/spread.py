@@ -312,14 +312,14 @@ class Spread:
         shared = self.engine.share(codebooks)
         return float(sum(self._sums(steps.loss, codes, lambda held, own: (held, objective, shared, own))))
 
-    def equations(self, codes: Codes, n_codewords: int, directions: Floats | None) -> Sums:
-        """Sum up both sides of the update's linear system, for vectors as `directions` stretch them."""
-        found = self._added(steps.equations, codes, lambda held, own: (held, own, n_codewords, directions))
+    def equations(self, codes: Codes, n_codewords: int) -> Sums:
+        """Sum up both sides of the update's linear system for the plain loss."""
+        found = self._added(steps.equations, codes, lambda held, own: (held, own, n_codewords))
         A, b = steps.added(*found)
         return A.astype(np.float64, copy=False), b
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal of that system, and its right side; of the K codewords that all places share."""
+        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them."""
         found = self._added(steps.sides, codes, lambda held, own: (held, own, n_codewords, shared, directions))
         uses, b = steps.added(*found)
         return uses, b

@@ -289,10 +289,10 @@ class Trainer:
             unknowns: Doubles = size * found
         return unknowns
 
-    def sums(self, codes: Codes, directions: Floats | None = None) -> Sums:
+    def sums(self, codes: Codes) -> Sums:
         """Return the two sides of the normal equations; of one codebook where the M are one."""
         M, K = self.n_codebooks, self.n_codewords
-        A, b = self.shards.equations(codes, K, directions)
+        A, b = self.shards.equations(codes, K)
         if self.selection != "group":
             # It is used as often as all M places together use it.
             A, b = A.reshape(M, K, M, K).sum(axis=(0, 2)), b.reshape(M, K, -1).sum(axis=0)

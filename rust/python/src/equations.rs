@@ -2,20 +2,19 @@
 
 use crate::arrays::{Rows, codes, directions, in_a_row, weights_of};
 use crate::run::run;
-use compcodes::train::equations::{self, NormalEquations};
+use compcodes::train::equations::NormalEquations;
+use compcodes::train::{applied, coded};
 use compcodes::vectors::Vectors;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
-type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// (A, b): B Bᵀ (M·K, M·K) and (X Bᵀ)ᵀ (M·K, d), f64.
 #[pyfunction]
-#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None, progress=None, directions=None))]
+#[pyo3(signature = (x, codes, n_codewords, sample_weight=None, n_jobs=None))]
 #[expect(clippy::type_complexity, reason = "two arrays")]
-#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
 pub(crate) fn normal_equations<'py>(
     py: Python<'py>,
     x: Any<'_, 'py>,
@@ -23,16 +22,12 @@ pub(crate) fn normal_equations<'py>(
     n_codewords: usize,
     sample_weight: Option<Any<'_, 'py>>,
     n_jobs: Option<i64>,
-    progress: Callback<'_, 'py>,
-    directions: Option<Any<'_, 'py>>,
 ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>)> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
-    let (weights, directions) = (weights_of(sample_weight)?, self::directions(directions)?);
+    let weights = weights_of(sample_weight)?;
     let (x, codes, weights) = (rows.view(), codes.as_array(), in_a_row(&weights));
-    let equations = run(py, n_jobs, progress, |monitor| {
-        let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
-        let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        NormalEquations::assemble(x, codes, n_codewords, weights.as_deref(), monitor)
+    let equations = run(py, n_jobs, None, |monitor| {
+        NormalEquations::assemble(&*x, codes, n_codewords, weights.as_deref(), monitor)
     })?;
     Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
 }
@@ -58,7 +53,7 @@ pub(crate) fn sides<'py>(
     let (diagonal, b) = run(py, n_jobs, None, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        equations::sides(x, codes, n_codewords, weights.as_deref(), shared, monitor)
+        applied::sides(x, codes, n_codewords, weights.as_deref(), shared, monitor)
     })?;
     Ok((diagonal.into_pyarray(py), b.into_pyarray(py)))
 }
@@ -85,7 +80,7 @@ pub(crate) fn apply<'py>(
     let image = run(py, n_jobs, None, |monitor| {
         let stretched = directions.as_ref().map(|directions| directions.stretched(&*x)).transpose()?;
         let x = stretched.as_ref().map_or(&*x as &dyn Vectors, |stretched| stretched);
-        equations::apply(x, codes, n_codewords, weights.as_deref(), extra, p, monitor)
+        applied::apply(x, codes, n_codewords, weights.as_deref(), extra, p, monitor)
     })?;
     Ok(image.into_pyarray(py))
 }
@@ -121,5 +116,5 @@ pub(crate) fn sums<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let (rows, codes) = (Rows::new(x, "X")?, self::codes(codes, "codes")?);
     let (x, codes) = (rows.view(), codes.as_array());
-    Ok(run(py, n_jobs, None, |monitor| equations::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
+    Ok(run(py, n_jobs, None, |monitor| coded::sums(&*x, codes, n_codewords, monitor))?.into_pyarray(py))
 }

@@ -4,7 +4,9 @@
 //! loop of its own over the same steps and solves with numpy.
 
 pub mod anneal;
+pub mod applied;
 mod balanced;
+pub mod coded;
 pub mod equations;
 pub mod init;
 pub mod kmeans;
@@ -229,7 +231,7 @@ impl<'a, S: Shards> Run<'a, S> {
         let directions = target.directions.as_ref();
         let codebooks = if target.loss == Loss::RECONSTRUCTION {
             let start = equations::unknowns(previous, shared);
-            let equations = self.shards.equations(codes, k, None, &self.quiet())?;
+            let equations = self.shards.equations(codes, k, &self.quiet())?;
             let mut equations = if shared { equations.shared(k) } else { equations };
             equations.pull(pull, start.view(), k);
             equations::codebooks(&equations.solve(start.view(), *ridge, &self.quiet())?, m, k)?

@@ -5,7 +5,8 @@ use crate::encode::{Encode, Loss, Objective, Target};
 use crate::error::Result;
 use crate::model::Centroids;
 use crate::monitor::Monitor;
-use crate::train::equations::{self, NormalEquations};
+use crate::train::applied;
+use crate::train::equations::NormalEquations;
 use crate::train::moments::Moments;
 use crate::train::parts::drawn;
 use crate::train::reseed::{self, Worst};
@@ -96,7 +97,7 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<f64>;
 
-    /// The sides of the plain loss's linear system, for vectors as `directions` stretch them.
+    /// The sides of the plain loss's linear system.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -104,7 +105,6 @@ pub trait Shards {
         &self,
         codes: &Self::Codes,
         n_codewords: usize,
-        directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations>;
 
@@ -113,7 +113,7 @@ pub trait Shards {
         false
     }
 
-    /// The diagonal and the right side of that system: see [`equations::sides`].
+    /// The diagonal and the right side of that system, for vectors as `directions` stretch them: see [`applied::sides`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -126,7 +126,7 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<(Array1<f64>, Array2<f64>)>;
 
-    /// The left side for the inner-product loss, where η − 1 is `extra`: see [`equations::apply`].
+    /// The left side for the inner-product loss, where η − 1 is `extra`: see [`applied::apply`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -393,19 +393,10 @@ impl Shards for Local<'_> {
         &self,
         codes: &Self::Codes,
         n_codewords: usize,
-        directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations> {
-        let assemble = |x: &dyn Vectors| {
-            NormalEquations::assemble(x, codes.view(), n_codewords, self.weights.as_deref(), monitor)
-        };
-        match directions {
-            _ if self.base.as_ref().is_some_and(|base| base.extra > 0.0) => {
-                self.with_rest(Some(directions), assemble)
-            }
-            None => self.with_rest(None, assemble),
-            Some(directions) => self.with_rest(None, |x| assemble(&directions.stretched(x)?)),
-        }
+        let weights = self.weights.as_deref();
+        self.with_rest(None, |x| NormalEquations::assemble(x, codes.view(), n_codewords, weights, monitor))
     }
 
     fn are_weighed(&self) -> bool {
@@ -421,8 +412,7 @@ impl Shards for Local<'_> {
         monitor: &dyn Monitor,
     ) -> Result<(Array1<f64>, Array2<f64>)> {
         let weights = self.weights.as_deref();
-        let sides =
-            |x: &dyn Vectors| equations::sides(x, codes.view(), n_codewords, weights, shared, monitor);
+        let sides = |x: &dyn Vectors| applied::sides(x, codes.view(), n_codewords, weights, shared, monitor);
         match directions {
             _ if self.base.as_ref().is_some_and(|base| base.extra > 0.0) => {
                 self.with_rest(Some(directions), sides)
@@ -442,9 +432,8 @@ impl Shards for Local<'_> {
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
         let weights = self.weights.as_deref();
-        let apply = |x: &dyn Vectors| {
-            equations::apply(x, codes.view(), n_codewords, weights, extra, p.view(), monitor)
-        };
+        let apply =
+            |x: &dyn Vectors| applied::apply(x, codes.view(), n_codewords, weights, extra, p.view(), monitor);
         match directions {
             None => apply(&self.x),
             Some(directions) => apply(&directions.stretched(&self.x)?),

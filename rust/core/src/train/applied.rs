@@ -1,0 +1,146 @@
+//! The update's system for the inner-product loss: its left side is applied to codebooks, and never assembled.
+
+use super::coded::Codes;
+use super::equations::rounded;
+use crate::codebooks::Codebooks;
+use crate::error::{Result, invalid};
+use crate::monitor::Monitor;
+use crate::vectors::Vectors;
+use ndarray::{Array1, Array2, ArrayView2};
+
+/// What a system that is only applied is solved with: the diagonal of A, and b. Where the M codebooks are one they are
+/// those of its K codewords.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
+pub fn sides(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+    shared: bool,
+    monitor: &dyn Monitor,
+) -> Result<(Array1<f64>, Array2<f64>)> {
+    let codes = codes.as_standard_layout();
+    let codes = Codes::new(x, codes.view(), n_codewords, weights)?;
+    let b = codes.sums(x, monitor)?;
+    Ok((codes.diagonal(shared), if shared { codes.added(b) } else { b }))
+}
+
+/// (A + β E) P: Σ w b (p̄ + β u⟨u, p̄⟩)ᵀ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in
+/// `p` (M·K, d), or (K, d) of a shared codebook, u its direction, and `extra` is β = η − 1: the left side of the update
+/// for the inner-product loss.
+///
+/// The term along x ties all dimensions together, M·K·d unknowns at once, so it is never assembled: it decodes P for every
+/// vector and scatters the products back. A P comes with it for one addition more; multiplying with A would take longer
+/// for all but millions of vectors.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble), or `p` has another shape.
+pub fn apply(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    weights: Option<&[f64]>,
+    extra: f64,
+    p: ArrayView2<'_, f64>,
+    monitor: &dyn Monitor,
+) -> Result<Array2<f64>> {
+    let (m, k, d) = (codes.ncols(), n_codewords, x.dim());
+    if p.ncols() != d {
+        return Err(invalid!("p has shape {:?}, X has {d} dimensions", p.dim()));
+    }
+    // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
+    let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+    let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+    let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
+    let codes = codes.as_standard_layout();
+    let codes = Codes::new(x, codes.view(), k, weights)?;
+    let sums = codes.sums(&Image { x, codes: codes.codes, books: &books, extra }, monitor)? * unit;
+    Ok(if p.nrows() == m * k { sums } else { codes.added(sums) })
+}
+
+/// p̄ + β u⟨u, p̄⟩ of each vector.
+struct Image<'a> {
+    x: &'a dyn Vectors,
+    codes: &'a [u8],
+    books: &'a Codebooks,
+    extra: f64,
+}
+
+impl Vectors for Image<'_> {
+    fn n(&self) -> usize {
+        self.x.n()
+    }
+
+    fn dim(&self) -> usize {
+        self.x.dim()
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        let (d, m) = (self.dim(), self.books.n_codebooks());
+        let mut sum = vec![0.0f32; d];
+        self.x.read(first, out);
+        let codes = self.codes[first * m..].chunks_exact(m);
+        for (x, code) in out.chunks_exact_mut(d).zip(codes) {
+            sum.fill(0.0);
+            for (book, &k) in code.iter().enumerate() {
+                sum.iter_mut().zip(self.books.codeword(book, usize::from(k))).for_each(|(s, c)| *s += c);
+            }
+            let [product, square] = products(x, &sum);
+            let share = if square > 0.0 { self.extra * product / square } else { 0.0 };
+            // What is no number stays that, and is refused.
+            x.iter_mut().zip(&sum).for_each(|(x, &s)| *x = (f64::from(s) + share * f64::from(*x)) as f32);
+        }
+    }
+}
+
+/// ⟨x, y⟩ and ‖x‖²: eight sums each, so that neither is one long chain of additions.
+fn products(x: &[f32], y: &[f32]) -> [f64; 2] {
+    let mut sums = [[0.0f64; 8]; 2];
+    for (x, y) in x.chunks(8).zip(y.chunks(8)) {
+        for (l, (&x, &y)) in x.iter().zip(y).enumerate() {
+            sums[0][l] += f64::from(x) * f64::from(y);
+            sums[1][l] += f64::from(x) * f64::from(x);
+        }
+    }
+    sums.map(|sums| sums.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::equations::NormalEquations;
+    use super::*;
+    use ndarray::s;
+
+    #[test]
+    fn applied_to_codebooks_it_is_the_dense_product_and_the_term_along() {
+        let x = Array2::from_shape_fn((100, 3), |(i, j)| ((i * 7 + j * 11) % 17) as f32 - 8.0);
+        let codes = Array2::from_shape_fn((100, 2), |(i, j)| ((i * (j + 2)) % 5) as u8);
+        let weights: Vec<f64> = (0..100).map(|i| f64::from(i % 4)).collect();
+        let p = Array2::from_shape_fn((10, 3), |(i, j)| ((i * 5 + j * 3) % 7) as f64 - 3.0);
+        for (weights, shared) in [(None, false), (Some(&weights[..]), false), (Some(&weights[..]), true)] {
+            let equations = NormalEquations::assemble(&x.view(), codes.view(), 5, weights, &()).unwrap();
+            let equations = if shared { equations.shared(5) } else { equations };
+            let p = if shared { p.slice(s![..5, ..]).to_owned() } else { p.clone() };
+            let mut want = equations.a.dot(&p);
+            for (row, (x, code)) in x.outer_iter().zip(codes.outer_iter()).enumerate() {
+                let x = x.mapv(f64::from);
+                let words =
+                    code.indexed_iter().map(|(m, &k)| usize::from(k) + if shared { 0 } else { m * 5 });
+                let words: Vec<usize> = words.collect();
+                let sum = words.iter().fold(Array1::zeros(3), |sum, &word| sum + p.row(word));
+                let weight = weights.map_or(1.0, |weights| weights[row]);
+                if x.dot(&x) > 0.0 {
+                    let share = 2.5 * weight * x.dot(&sum) / x.dot(&x);
+                    words.iter().for_each(|&word| want.row_mut(word).scaled_add(share, &x));
+                }
+            }
+            let got = apply(&x.view(), codes.view(), 5, weights, 2.5, p.view(), &()).unwrap();
+            assert!((&got - &want).iter().all(|difference| difference.abs() < 1e-3), "{got} {want}");
+            let (diagonal, b) = sides(&x.view(), codes.view(), 5, weights, shared, &()).unwrap();
+            assert_eq!(diagonal, equations.a.diag());
+            assert_eq!(b, equations.b);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Sums over vectors by their codes: how often codewords are used, alone and together, and what vectors use them.
+//!
+//! Every entry is summed in the order of the rows, whatever the number of threads.
+
+use crate::codebooks::{MAX_CODEWORDS, MAX_TOGETHER};
+use crate::error::{Result, invalid};
+use crate::monitor::{Counter, Monitor};
+use crate::parallel;
+use crate::train::weights::check_weights;
+use crate::vectors::{Vectors, read_finite};
+use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
+
+/// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
+const CHUNK: usize = 4096;
+/// Dimensions that one task adds up, so that few codebooks still occupy all threads.
+const WIDTH: usize = 64;
+
+/// (X Bᵀ)ᵀ, (M·K, d), alone: the sum of the vectors (n, d) that use a codeword.
+///
+/// # Errors
+/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
+pub fn sums(
+    x: &dyn Vectors,
+    codes: ArrayView2<'_, u8>,
+    n_codewords: usize,
+    monitor: &dyn Monitor,
+) -> Result<Array2<f64>> {
+    let codes = codes.as_standard_layout();
+    Codes::new(x, codes.view(), n_codewords, None)?.sums(x, monitor)
+}
+
+/// Checked codes, row by row, and the rows' weights.
+pub(super) struct Codes<'a> {
+    pub(super) codes: &'a [u8],
+    m: usize,
+    k: usize,
+    weights: Option<&'a [f64]>,
+}
+
+impl<'a> Codes<'a> {
+    /// Of codes in standard layout, those of the vectors of `x`.
+    ///
+    /// # Errors
+    /// Vectors, codes and weights do not fit each other.
+    pub(super) fn new(
+        x: &dyn Vectors,
+        codes: ArrayView2<'a, u8>,
+        n_codewords: usize,
+        weights: Option<&'a [f64]>,
+    ) -> Result<Self> {
+        if codes.nrows() != x.n() {
+            return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
+        }
+        if !(1..=MAX_TOGETHER).contains(&codes.ncols()) {
+            return Err(invalid!("codes have {} columns: want 1 to {MAX_TOGETHER}", codes.ncols()));
+        }
+        if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
+            return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+        }
+        if let Some(((row, _), code)) =
+            codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= n_codewords)
+        {
+            return Err(invalid!("codes row {row} names codeword {code}, there are {n_codewords}"));
+        }
+        check_weights(x, weights)?;
+        let m = codes.ncols();
+        Ok(Self { codes: codes.to_slice().expect("standard layout"), m, k: n_codewords, weights })
+    }
+
+    /// The diagonal of A: how often, by weight, a codeword is used; a shared one with itself, each use with each.
+    pub(super) fn diagonal(&self, shared: bool) -> Array1<f64> {
+        let mut diagonal = Array1::zeros(if shared { self.k } else { self.m * self.k });
+        for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
+            let weight = self.weight(row);
+            for (book, &k) in code.iter().enumerate() {
+                if shared {
+                    diagonal[usize::from(k)] +=
+                        weight * code.iter().filter(|&&other| other == k).count() as f64;
+                } else {
+                    diagonal[book * self.k + usize::from(k)] += weight;
+                }
+            }
+        }
+        diagonal
+    }
+
+    /// Sums (M·K, d) of a shared codebook, (K, d).
+    pub(super) fn added(&self, sums: Array2<f64>) -> Array2<f64> {
+        let shape = (self.m, self.k, sums.ncols());
+        sums.into_shape_with_order(shape).expect("contiguous").sum_axis(Axis(0))
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| weights[row])
+    }
+
+    /// B Bᵀ: a task for each pair of codebooks counts in a block of its own, which the L2 cache holds.
+    pub(super) fn co_occurrences(&self, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let (m, k) = (self.m, self.k);
+        let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
+        let mut a = Array2::zeros((m * k, m * k));
+        // A few pairs at a time: their blocks would otherwise be a second copy of the whole.
+        for pairs in pairs.chunks(16) {
+            let blocks: Vec<_> = pairs.par_iter().map(|&(i, j)| self.block(i, j)).collect();
+            for (&(i, j), block) in pairs.iter().zip(&blocks) {
+                a.slice_mut(s![i * k..(i + 1) * k, j * k..(j + 1) * k]).assign(block);
+                a.slice_mut(s![j * k..(j + 1) * k, i * k..(i + 1) * k]).assign(&block.t());
+            }
+            monitor.report(0, self.codes.len() as u64)?;
+        }
+        Ok(a)
+    }
+
+    fn block(&self, i: usize, j: usize) -> Array2<f64> {
+        let mut block = Array2::zeros((self.k, self.k));
+        let counts = block.as_slice_mut().expect("fresh");
+        for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
+            counts[usize::from(code[i]) * self.k + usize::from(code[j])] += self.weight(row);
+        }
+        block
+    }
+
+    /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
+    pub(super) fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
+        let (m, k, d) = (self.m, self.k, x.dim());
+        let counter = Counter::new(monitor, x.n() as u64);
+        // Few rows where they are long, so that the buffer stays at tens of megabytes.
+        let rows = parallel::rows(CHUNK.min((1 << 23) / d).max(1));
+        let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
+        let mut sums = Array3::<f64>::zeros((m, k, d));
+        for first in (0..x.n()).step_by(rows) {
+            let rows = rows.min(x.n() - first);
+            let buffer = &mut buffer[..rows * d];
+            let part = rows.div_ceil(16);
+            let failed = buffer
+                .par_chunks_mut(part * d)
+                .enumerate()
+                .map(|(i, buffer)| read_finite(x, "X", first + i * part, buffer))
+                .find_first(Result::is_err);
+            failed.unwrap_or(Ok(()))?;
+            let tasks: Vec<_> = sums
+                .outer_iter_mut()
+                .enumerate()
+                .flat_map(|(i, sums)| {
+                    let stretches = split_columns(sums);
+                    stretches.into_iter().map(move |(column, sums)| (i, column, sums))
+                })
+                .collect();
+            tasks.into_par_iter().for_each(|(i, column, mut sums)| {
+                let width = sums.ncols();
+                let codes = self.codes[first * m..(first + rows) * m].chunks_exact(m);
+                for (r, (code, x)) in codes.zip(buffer.chunks_exact(d)).enumerate() {
+                    let mut sum = sums.row_mut(usize::from(code[i]));
+                    let sum = sum.as_slice_mut().expect("rows are contiguous").iter_mut();
+                    let x = sum.zip(&x[column..column + width]);
+                    match self.weights {
+                        None => x.for_each(|(sum, &x)| *sum += f64::from(x)),
+                        Some(weights) => x.for_each(|(sum, &x)| *sum += weights[first + r] * f64::from(x)),
+                    }
+                }
+            });
+            counter.add(rows as u64)?;
+        }
+        Ok(sums.into_shape_with_order((m * k, d)).expect("contiguous"))
+    }
+}
+
+/// Stretches of at most [`WIDTH`] columns, each with the first one's number.
+fn split_columns(mut rest: ArrayViewMut2<'_, f64>) -> Vec<(usize, ArrayViewMut2<'_, f64>)> {
+    let mut stretches = Vec::new();
+    let mut column = 0;
+    while rest.ncols() > WIDTH {
+        let (stretch, more) = rest.split_at(Axis(1), WIDTH);
+        stretches.push((column, stretch));
+        rest = more;
+        column += WIDTH;
+    }
+    stretches.push((column, rest));
+    stretches
+}
