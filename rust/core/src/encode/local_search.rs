@@ -25,7 +25,9 @@
 //! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
 
 use super::levels::{self, LEVELS, Levels};
+use super::perturbation::{Random, drawn};
 use super::space::{Space, Vector};
+use super::state::State;
 use super::{lanes, local_search_tables};
 use crate::isa::Level;
 
@@ -35,9 +37,6 @@ pub(super) const SWEEPS: usize = 16;
 /// What the vector's own scores may come to on either side of their middle, in steps. With the sums of Gram rows, and half
 /// a step for each number rounded, it fits 16 bits.
 const OWN: f32 = 12_000.0;
-
-/// A perturbation takes the best of one in so many codewords: one of all at random would seldom be of any use.
-const DRAWN: usize = 16;
 
 /// The search for the codes of some vectors.
 #[derive(Default)]
@@ -61,27 +60,8 @@ pub(super) struct Search {
     scores: Vec<f32>,
     /// Middle and half of the width of its numbers, by codebook.
     spreads: Vec<(f32, f32)>,
-    /// What a round perturbs: see [`drawn`].
+    /// What a round perturbs: see [`drawn`](super::perturbation::drawn).
     perturbed: Vec<(usize, usize)>,
-}
-
-/// What is known of one vector beside its code.
-#[derive(Clone, Copy, Default)]
-pub(super) struct State {
-    /// Steps in one unit of loss.
-    steps: f32,
-    /// Gram rows are halved so many times: of a vector with scores beyond [`OWN`].
-    pub(super) shift: u32,
-    /// The largest projection, counted from the middle of its codebook.
-    reach: f32,
-    /// The sum of the middles, less what all projections should sum up to.
-    offset: f32,
-    /// e of no other codebook left out, for the code that is kept and the one on trial.
-    pub(super) along: [f32; 2],
-    /// What the changes of the code on trial add to the loss, in steps.
-    pub(super) difference: f32,
-    /// Changes so far.
-    changes: u32,
 }
 
 /// The choice of one codebook for one vector.
@@ -110,51 +90,6 @@ enum Choice {
     Best,
     /// The best of some lanes of a register, though it may be a worse one: (register, first lane, lanes).
     Drawn(usize, usize, usize),
-}
-
-impl State {
-    /// What one step of projection levels stands for.
-    #[inline(always)]
-    fn unit(&self) -> f32 {
-        self.reach / f32::from(i16::MAX)
-    }
-
-    /// Begins with a code whose projections sum up to `sum`, in levels.
-    #[inline(always)]
-    pub(super) fn begin(&mut self, sum: i32) {
-        self.along = [self.offset + sum as f32 * self.unit(); 2];
-    }
-
-    /// What projections count in the turn of a codebook that has the projection `own`: 2¹⁶ times a level's weight in
-    /// steps, after scores were halved so many times; and the steps for each unit of projection.
-    #[inline(always)]
-    pub(super) fn weigh(&self, beta: f32, own: i16) -> (i16, u32, f32) {
-        let e = self.along[1] - f32::from(own) * self.unit();
-        let slope = 2.0 * beta * e * self.steps;
-        let (mut factor, mut halvings) = (2.0 * slope * self.reach, 0);
-        while factor.abs() > f32::from(i16::MAX) && halvings < i16::BITS - 1 {
-            factor *= 0.5;
-            halvings += 1;
-        }
-        (factor as i16, halvings, slope)
-    }
-
-    /// The difference in steps of a change of projections, of that of halved and rounded scores; and what it adds to the
-    /// sum of projections.
-    #[inline(always)]
-    pub(super) fn refine(
-        &self,
-        mut difference: f32,
-        (from, to): (i16, i16),
-        (factor, halvings, slope): (i16, u32, f32),
-    ) -> (f32, f32) {
-        let (from, to, factor) = (i32::from(from), i32::from(to), i32::from(factor));
-        let step = (to - from) as f32 * self.unit();
-        // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
-        difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
-        difference *= (1u32 << halvings) as f32;
-        (difference + slope * step, step)
-    }
 }
 
 impl Search {
@@ -546,37 +481,6 @@ impl Search {
     }
 }
 
-/// Draws what a round perturbs: writes to `perturbed` some codebooks, each with the first of the codewords drawn, and puts
-/// these codebooks last in `order`. How many codewords are drawn for each.
-pub(super) fn drawn(
-    space: &Space<'_>,
-    random: &mut Random,
-    order: &mut [usize],
-    perturbed: &mut Vec<(usize, usize)>,
-) -> usize {
-    let m = space.n_codebooks;
-    // A power of two: they are lanes of one register.
-    let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
-    // Measured on SIFT: of 16 codebooks of 16 codewords 3 or 4 find most in a given time, of 8 of 256 it is 3.
-    let times = if space.n_codewords <= local_search_tables::MOST { m / 4 } else { 3 * m / 8 };
-    let mut taken = 0u64;
-    for _ in 0..times.max(1) {
-        let mut book = random.below(m);
-        while taken >> book & 1 == 1 {
-            book = random.below(m);
-        }
-        taken |= 1 << book;
-        perturbed.push((book, size * random.below(space.n_codewords.div_ceil(size))));
-    }
-    let (mut first, mut last) = (0, m - taken.count_ones() as usize);
-    for book in 0..m {
-        let place = if taken >> book & 1 == 1 { &mut last } else { &mut first };
-        order[*place] = book;
-        *place += 1;
-    }
-    size
-}
-
 /// Writes (middle, half of the width) of each `stride` of `values`.
 #[inline(always)]
 fn spread(spreads: &mut Vec<(f32, f32)>, values: &[f32], stride: usize) {
@@ -591,17 +495,4 @@ fn spread(spreads: &mut Vec<(f32, f32)>, values: &[f32], stride: usize) {
 pub(super) fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
     let width = space.gram.width();
     (book * n + v) * width..(book * n + v + 1) * width
-}
-
-/// SplitMix64 (Steele et al. 2014).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    #[inline(always)]
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((u128::from(z ^ (z >> 31)) * n as u128) >> 64) as usize
-    }
 }

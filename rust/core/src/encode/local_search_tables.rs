@@ -11,8 +11,10 @@
 
 use super::gram::Gram;
 use super::levels::{LEVELS, Levels};
-use super::local_search::{Random, Search, State, drawn, place};
+use super::local_search::{Search, place};
+use super::perturbation::{Random, drawn};
 use super::space::Space;
+use super::state::State;
 use crate::isa::{HALF, Level};
 
 /// Codewords of a codebook up to which tables pay.

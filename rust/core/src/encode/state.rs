@@ -1,0 +1,65 @@
+//! What local search knows of one vector beside its code: the unit of its scores, and the loss along the vector.
+
+/// What is known of one vector beside its code.
+#[derive(Clone, Copy, Default)]
+pub(super) struct State {
+    /// Steps in one unit of loss.
+    pub(super) steps: f32,
+    /// Gram rows are halved so many times: of a vector with scores beyond `OWN` of [`local_search`](super::local_search).
+    pub(super) shift: u32,
+    /// The largest projection, counted from the middle of its codebook.
+    pub(super) reach: f32,
+    /// The sum of the middles, less what all projections should sum up to.
+    pub(super) offset: f32,
+    /// e of no other codebook left out, for the code that is kept and the one on trial.
+    pub(super) along: [f32; 2],
+    /// What the changes of the code on trial add to the loss, in steps.
+    pub(super) difference: f32,
+    /// Changes so far.
+    pub(super) changes: u32,
+}
+
+impl State {
+    /// What one step of projection levels stands for.
+    #[inline(always)]
+    fn unit(&self) -> f32 {
+        self.reach / f32::from(i16::MAX)
+    }
+
+    /// Begins with a code whose projections sum up to `sum`, in levels.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, sum: i32) {
+        self.along = [self.offset + sum as f32 * self.unit(); 2];
+    }
+
+    /// What projections count in the turn of a codebook that has the projection `own`: 2¹⁶ times a level's weight in
+    /// steps, after scores were halved so many times; and the steps for each unit of projection.
+    #[inline(always)]
+    pub(super) fn weigh(&self, beta: f32, own: i16) -> (i16, u32, f32) {
+        let e = self.along[1] - f32::from(own) * self.unit();
+        let slope = 2.0 * beta * e * self.steps;
+        let (mut factor, mut halvings) = (2.0 * slope * self.reach, 0);
+        while factor.abs() > f32::from(i16::MAX) && halvings < i16::BITS - 1 {
+            factor *= 0.5;
+            halvings += 1;
+        }
+        (factor as i16, halvings, slope)
+    }
+
+    /// The difference in steps of a change of projections, of that of halved and rounded scores; and what it adds to the
+    /// sum of projections.
+    #[inline(always)]
+    pub(super) fn refine(
+        &self,
+        mut difference: f32,
+        (from, to): (i16, i16),
+        (factor, halvings, slope): (i16, u32, f32),
+    ) -> (f32, f32) {
+        let (from, to, factor) = (i32::from(from), i32::from(to), i32::from(factor));
+        let step = (to - from) as f32 * self.unit();
+        // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
+        difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
+        difference *= (1u32 << halvings) as f32;
+        (difference + slope * step, step)
+    }
+}
