@@ -76,28 +76,100 @@ def test_codes_of_fast_scan_are_unblocked(data, metric, kind):
     np.testing.assert_allclose(ours.reconstruct(ours.ids), theirs.sa_decode(theirs.sa_encode(X)), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_not_a_sum_of_codewords_is_refused(data):
+def indexed(X, factory, metric=faiss.METRIC_L2):
+    index = faiss.index_factory(D, factory, metric)
+    index.train(X)
+    if factory.startswith("IDMap"):
+        index.add_with_ids(X, np.arange(len(X)) * 2 + 7)
+    else:
+        index.add(X)
+    return index
+
+
+@pytest.mark.parametrize("factory", ["PRQ2x2x5", "PLSQ2x2x4", "IDMap,PRQ2x2x5"])
+@pytest.mark.parametrize("metric", [faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2])
+def test_additive_codes_of_subspaces_are_taken(data, factory, metric):
+    X = data[0][:900]
+    theirs = indexed(X, factory, metric)
+    ours = cc.Index.from_faiss(theirs)
+    inner = faiss.downcast_index(theirs.index) if "IDMap" in factory else theirs
+    assert ours.codes.shape == (900, 4)
+    np.testing.assert_allclose(ours.reconstruct(ours.ids), inner.sa_decode(inner.sa_encode(X)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factory", "why", "exact"),
+    [
+        ("Flat", "IndexFlat: it holds vectors, not codes", True),
+        ("IDMap,Flat", "IndexIDMap: it holds vectors, not codes", True),
+        ("IDMap2,Flat", "IndexIDMap2: it holds vectors", True),
+        ("HNSW8,Flat", "IndexHNSWFlat: a graph over an IndexFlat", True),
+        ("HNSW8,SQ8", "IndexHNSWSQ: a graph over an IndexScalarQuantizer", False),
+        ("NSG8,Flat", "IndexNSGFlat: a graph over an IndexFlat", True),
+        ("IVF4,Flat", "IndexIVFFlat: it holds vectors in lists", True),
+        ("IDMap,IVF4,Flat", "IndexIDMap: it holds vectors in lists", True),
+        ("IVF4,PQ4x4", "IndexIVFPQ: its codes are of what is left", False),
+        ("OPQ4,IVF4,PQ4x4", "IndexPreTransform: its codes are of what is left", False),
+        ("PCA8,Flat", "IndexPreTransform: it holds vectors", False),
+        ("PCA8,PQ4x4", "IndexPreTransform: vectors go through a PCAMatrix with a bias", False),
+        ("L2norm,PQ4x4", "IndexPreTransform: vectors go through a NormalizationTransform, which is not linear", False),
+        ("SQ8", "IndexScalarQuantizer: its codes are no codewords", False),
+        ("IVF4,Flat,RFlat", "IndexRefineFlat: two indexes in one", True),
+        ("LSH", "IndexLSH: its codes are no sums of codewords", False),
+        ("PQ2x10", "IndexPQ: its codes have 10 bits", False),
+    ],
+)
+def test_one_refusal_says_what_to_call_and_calling_it_works(data, factory, why, exact):
+    X = data[0][:1100]
+    theirs = indexed(X, factory)
+    with pytest.raises((TypeError, ValueError), match=why) as refused:
+        cc.Index.from_faiss(theirs)
+    message = str(refused.value)
+    code = message[message.index("X = ") if "X = " in message else message.index("q = ") :]
+    assert ("original vectors" in message) == (not exact)
+    assert 'metric="l2"' in code and ("n_lists=4" in code) == ("IVF4" in factory)
+    made = {"cc": cc, "faiss": faiss, "index": theirs, "X": X}
+    code = code.replace(
+        "CompositionalCodes(n_codebooks=8", "CompositionalCodes(n_codebooks=2, n_codewords=4, max_iter=0"
+    )
+    lines = code.split("; ")
+    exec("; ".join([*lines[:-1], f"new = {lines[-1]}"]), made)
+    if exact:
+        np.testing.assert_allclose(made["X"], X, rtol=1e-4, atol=1e-5)
+    else:
+        assert ((made["X"] - X) ** 2).sum() < (X**2).sum() or factory == "L2norm,PQ4x4"
+    assert len(made["new"]) == len(X)
+    assert made["new"].ids[:2].tolist() == ([7, 9] if "IDMap" in factory else [0, 1])
+
+
+@pytest.mark.parametrize("factory", ["HNSW8,PQ4x8", "PQ4x4,RFlat", "IVF4,Flat"])
+def test_what_holds_codes_and_more_is_opened_by_the_call_that_is_named(data, factory):
+    X = data[0][:1100]
+    theirs = indexed(X, factory, faiss.METRIC_INNER_PRODUCT)
+    if factory == "IVF4,Flat":  # ids of its own: not what reconstruct_n can return
+        theirs.reset()
+        theirs.add_with_ids(X, np.arange(len(X)) + 5)
+    with pytest.raises(TypeError) as refused:
+        cc.Index.from_faiss(theirs)
+    message = str(refused.value)
+    assert 'metric="l2"' not in message
+    if factory == "IVF4,Flat":
+        assert "on the original vectors X: q = " in message and "reconstruct_n" not in message
+        return
+    call = message[message.index("cc.Index.from_faiss") :].split(", and give")[0]
+    new = eval(call, {"cc": cc, "faiss": faiss, "index": theirs})
+    storage_metric = (
+        "l2" if "HNSW" in factory and theirs.metric_type == faiss.METRIC_L2 else "ip"
+    )  # faiss makes L2 there
+    assert len(new) == len(X) and new.metric == storage_metric
+
+
+def test_what_is_no_trained_faiss_index_is_refused(data):
     X, _ = data
-    with pytest.raises(TypeError, match="IndexFlat"):
-        cc.Index.from_faiss(faiss.IndexFlatIP(D))
-    for factory, advice in [
-        ("Flat", r"IndexFlat.*reconstruct_n\(\)"),
-        ("IVF4,Flat", "IndexIVFFlat.*make_direct_map"),
-        ("IVF4,PQ4x4", "IndexIVFPQ.*the original vectors are better"),
-        ("HNSW8,Flat", r"IndexHNSWFlat.*over an IndexFlat.*downcast_index\(index.storage\)"),
-        ("SQ8", "IndexScalarQuantizer.*reconstruct_n"),
-        ("PQ4x4,RFlat", "IndexRefine.*base_index"),
-        ("LSH", "IndexLSH: want IndexPQ"),
-    ]:
-        other = faiss.index_factory(D, factory)
-        other.train(X)
-        with pytest.raises(TypeError, match=advice):
-            cc.Index.from_faiss(other)
     with pytest.raises(TypeError, match="want a faiss index"):
         cc.Index.from_faiss(X)
-    with pytest.raises(ValueError, match="not trained"):
-        cc.Index.from_faiss(faiss.IndexPQ(D, 4, 8))
-    large = faiss.IndexPQ(D, 2, 10)
-    large.train(X)
-    with pytest.raises(ValueError, match="10 bits"):
-        cc.Index.from_faiss(large)
+    with pytest.raises(TypeError, match="IndexBinaryFlat: it holds bits.*RandomHyperplaneHash"):
+        cc.Index.from_faiss(faiss.IndexBinaryFlat(16))
+    for factory in ("PQ4", "IVF4,Flat", "OPQ4,PQ4"):
+        with pytest.raises(ValueError, match=r"not trained: call index.train\(X\) and index.add\(X\) first$"):
+            cc.Index.from_faiss(faiss.index_factory(D, factory))

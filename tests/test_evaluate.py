@@ -42,6 +42,35 @@ def test_an_id_found_twice_counts_once():
     assert evaluate.recall([[7, 7, 7]], [[7, 8]], R=2, P=3) == 0.5
 
 
+NAMES = [f"item {i}" for i in range(6)] + [("a", 1), 7, b"raw"]
+
+
+@pytest.mark.parametrize("as_strings", [True, False])
+def test_recall_of_keys_is_that_of_their_numbers(as_strings):
+    rng = np.random.default_rng(0)
+    names = np.empty(9, dtype=object)
+    names[:] = NAMES if not as_strings else [str(name) for name in NAMES]
+    names = names.astype(str) if as_strings else names
+    ids, true_ids = (np.array([rng.permutation(9)[:6] for _ in range(5)]) for _ in range(2))
+    want = evaluate.recall_curve(ids, true_ids, R=4)
+    assert 0 < want[0] < want[-1] < 1
+    found, true = names[ids], names[true_ids]
+    for one, other in [(found, true), (found.tolist(), true), (found.astype(object), true.tolist())]:
+        np.testing.assert_array_equal(evaluate.recall_curve(one, other, R=4), want)
+        assert evaluate.recall(one, other, R=4, P=6) == want[-1]
+
+
+def test_none_among_keys_is_neither_sought_nor_found(quantizer, X, Q):
+    assert evaluate.recall([["a", None, None]], [["a", None]], R=2, P=3) == 1
+    assert evaluate.recall([["b", None, None]], [["a", None]], R=2, P=3) == 0
+    keys = np.array([f"n{i}" for i in range(len(X))])
+    index, numbered = cc.Index(quantizer, keys=True).add(X, keys), cc.Index(quantizer).add(X)
+    true_ids = evaluate.ground_truth(X, Q, k=5)[1]
+    assert evaluate.recall(index.search(Q, 20)[1], keys[true_ids], R=5, P=20) == evaluate.recall(
+        numbered.search(Q, 20)[1], true_ids, R=5, P=20
+    )
+
+
 @pytest.mark.parametrize(
     ("ids", "true_ids", "R", "P", "message"),
     [
@@ -49,6 +78,9 @@ def test_an_id_found_twice_counts_once():
         ([[1]], [[1]], 2, 1, "R must be from 1 to the 1 columns of true_ids, got 2"),
         ([[1]], [[1]], 1, 2, "P must be from 1 to the 1 columns of ids, got 2"),
         ([1], [[1]], 1, 1, r"ids must be a 2-D array of integers, got shape \(1,\)"),
+        ([["a"]], [[1]], 1, 1, "ids holds keys, true_ids does not"),
+        ([[1]], [["a"]], 1, 1, "true_ids holds keys, ids does not"),
+        (np.array(["a"]), [["a"]], 1, 1, r"ids must be a 2-D array of keys, got shape \(1,\)"),
         ([[1]], [[1.0]], 1, 1, "true_ids must be a 2-D array of integers, .* of float64"),
     ],
 )

@@ -86,21 +86,28 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
 
     Parameters
     ----------
-    ids : (nq, ≥ P) int
+    ids : (nq, ≥ P) int, or keys
         What a search returned, best first.
-    true_ids : (nq, ≥ R) int
-        What it should have returned, best first, as from `ground_truth`.
+    true_ids : (nq, ≥ R) int, or keys
+        What it should have returned, best first, as from `ground_truth`. Both are ids, or both keys: an array of
+        strings or of objects, as an index with keys returns them.
 
     Returns
     -------
     float
-        From 0 to 1; NaN without queries. Padding (−1) is neither sought nor found: where fewer than R answers
-        exist, the share is of those that do.
+        From 0 to 1; NaN without queries. Padding (−1, or None among keys) is neither sought nor found: where fewer than
+        R answers exist, the share is of those that do.
 
     Raises
     ------
     ValueError
-        If the two differ in their number of queries, or have fewer columns than R and P ask for.
+        If the two differ in their number of queries, or have fewer columns than R and P ask for; or one holds ids, the
+        other keys.
+
+    Examples
+    --------
+    >>> recall([["tea", "cup", "jam"]], [["cup", "pot"]], R=2, P=3)
+    0.5
     """
     return float(recall_curve(ids, true_ids, R=R, P=P)[-1])
 
@@ -113,8 +120,7 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
     (P,) float64
         Entry p − 1 is ``recall(ids, true_ids, R, p)``. `P` is all columns of `ids` by default.
     """
-    found = _id_array("ids", ids)
-    true = _id_array("true_ids", true_ids)
+    found, true = _named_alike(ids, true_ids)
     P = found.shape[1] if P is None else P
     if len(found) != len(true):
         raise ValueError(f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries")
@@ -361,6 +367,47 @@ def _batches(approximations: Approximations) -> Iterator[NDArray[Any]]:
             yield as_vectors(batch, "approximations")
     else:
         yield as_vectors(approximations, "approximations")
+
+
+def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Ids of both; keys as numbers in their place, the same number for the same key and −1 for None."""
+    both = {name: _key_array(value) for name, value in (("ids", ids), ("true_ids", true_ids))}
+    for name, array in both.items():
+        if array is not None and array.ndim != 2:
+            raise ValueError(f"{name} must be a 2-D array of keys, got shape {array.shape}")
+    found, true = both["ids"], both["true_ids"]
+    if found is None and true is None:
+        return _id_array("ids", ids), _id_array("true_ids", true_ids)
+    if found is None or true is None:
+        have, name = ("true_ids", "ids") if found is None else ("ids", "true_ids")
+        raise ValueError(f"{have} holds keys, {name} does not: want keys in both, such as keys[{name}]")
+    numbers: dict[object, int] = {None: -1}
+    try:
+        for array in (found, true):
+            for key in array.flat:
+                numbers.setdefault(key, len(numbers))
+        found, true = (
+            np.array([numbers[key] for key in array.flat], np.int64).reshape(array.shape) for array in (found, true)
+        )
+    except TypeError as error:
+        raise ValueError(f"ids and true_ids must be 2-D arrays of ids or keys ({error})") from None
+    return found, true
+
+
+def _key_array(ids: ArrayLike) -> NDArray[Any] | None:
+    """Keys as an array of objects or strings; None of anything else."""
+    if isinstance(ids, np.ndarray):
+        return ids if ids.dtype.kind in "OUS" else None
+    rows = list(ids) if isinstance(ids, (list, tuple)) else []
+    if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows) or len({len(row) for row in rows}) != 1:
+        return None
+    if all(isinstance(one, (int, float, np.number)) for row in rows for one in row):
+        return None
+    array = np.empty((len(rows), len(rows[0])), dtype=object)
+    for at, row in enumerate(rows):
+        for column, key in enumerate(row):  # one by one: numpy would take tuples for rows
+            array[at, column] = key
+    return array
 
 
 def _id_array(name: str, ids: ArrayLike) -> NDArray[Any]:

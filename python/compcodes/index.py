@@ -628,13 +628,13 @@ class Index(Generic[Name]):
         Parameters
         ----------
         index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one
-            Of at most 8 bits per code; also behind a rotation (``IndexPreTransform``, as for OPQ), or with ids
-            (``IndexIDMap``).
+            Of at most 8 bits per code; also ``IndexProductResidualQuantizer`` and ``IndexProductLocalSearchQuantizer``;
+            behind a rotation (``IndexPreTransform``, as for OPQ), or with ids (``IndexIDMap``).
 
         Raises
         ------
         TypeError
-            The index is of another kind.
+            The index is of another kind; the message says what to call instead.
         ValueError
             It has larger codes, another metric than inner product and L2, or is not trained.
         """

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes.interop._faiss_advice import METRICS, instead, reason
+
 __all__ = ["Taken", "take"]
 
 
@@ -22,6 +24,14 @@ class Taken(NamedTuple):
     codes: NDArray[np.uint8]  # (n, M)
     ids: NDArray[np.int64] | None  # (n,)
     metric: str
+
+
+class _Refused(Exception):
+    """Why the codes of a faiss index cannot be taken over."""
+
+    def __init__(self, kind: type[Exception], why: str) -> None:
+        super().__init__(why)
+        self.kind, self.why = kind, why
 
 
 def take(index: Any) -> Taken:
@@ -38,31 +48,49 @@ def take(index: Any) -> Taken:
         import faiss
     except ImportError:
         raise TypeError(f"index is {type(index).__name__}: want a faiss index (faiss is not installed)") from None
+    if isinstance(index, faiss.IndexBinary):
+        raise TypeError(
+            f"index is {type(index).__name__}: it holds bits, not codes of vectors; where there are vectors X, make "
+            "bits of them with cc.RandomHyperplaneHash(n_bits), or fit a model, cc.CompositionalCodes().fit(X)"
+        )
     if not isinstance(index, faiss.Index):
         raise TypeError(f"index is {type(index).__name__}: want a faiss index")
     index = faiss.downcast_index(index)
+    try:
+        return _taken(index)
+    except _Refused as refused:
+        raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index)}") from None
+
+
+def _taken(index: Any) -> Taken:
+    import faiss
+
+    index = faiss.downcast_index(index)
     if not index.is_trained:
-        raise ValueError("the faiss index is not trained")
+        raise _Refused(ValueError, "it is not trained: call index.train(X) and index.add(X) first")
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
-        return take(index.index)._replace(ids=faiss.vector_to_array(index.id_map).astype(np.int64))
+        return _taken(index.index)._replace(ids=faiss.vector_to_array(index.id_map).astype(np.int64))
     if isinstance(index, faiss.IndexPreTransform):
-        return _rotated(index, take(index.index))
-    metrics = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
-    if index.metric_type not in metrics:
-        raise ValueError("the faiss index has a metric other than inner product and L2")
+        return _rotated(index, _taken(index.index))
+    if index.metric_type not in METRICS:
+        raise _Refused(ValueError, "its metric is another than inner product and L2")
     if isinstance(index, (faiss.IndexPQ, faiss.IndexPQFastScan)):
         codebooks, bits = _product(index.pq)
     elif isinstance(index, (faiss.IndexResidualQuantizer, faiss.IndexResidualQuantizerFastScan)):
         codebooks, bits = _additive(index.rq)
     elif isinstance(index, (faiss.IndexLocalSearchQuantizer, faiss.IndexLocalSearchQuantizerFastScan)):
         codebooks, bits = _additive(index.lsq)
+    elif isinstance(index, (faiss.IndexProductResidualQuantizer, faiss.IndexProductResidualQuantizerFastScan)):
+        codebooks, bits = _of_subspaces(index.prq)
+    elif isinstance(index, (faiss.IndexProductLocalSearchQuantizer, faiss.IndexProductLocalSearchQuantizerFastScan)):
+        codebooks, bits = _of_subspaces(index.plsq)
     else:
-        raise TypeError(f"index is {type(index).__name__}: {_advice(index)}")
+        raise _Refused(TypeError, reason(index))
     if isinstance(index, faiss.IndexFastScan):
         packed = _unblock(index)
     else:
         packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
-    return Taken(codebooks, _unpack(packed, bits), None, metrics[index.metric_type])
+    return Taken(codebooks, _unpack(packed, bits), None, METRICS[index.metric_type])
 
 
 def _unblock(index: Any) -> NDArray[np.uint8]:
@@ -77,35 +105,6 @@ def _unblock(index: Any) -> NDArray[np.uint8]:
         for block, to in zip(blocks.reshape(-1, packer.block_size), rows, strict=True):
             packer.unpack_all(faiss.swig_ptr(block), faiss.swig_ptr(to))
     return packed[: index.ntotal]
-
-
-_WANT = (
-    "want IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one, with a rotation or ids "
-    "around it or not (see docs/from-faiss.md)"
-)
-
-
-def _advice(index: Any) -> str:
-    """Say what to do with an index whose codes are no sums of codewords."""
-    import faiss
-
-    anew = "train a model on them, cc.CompositionalCodes().fit(X), and make a new index, cc.Index(q).add(X)"
-    if isinstance(index, faiss.IndexFlat):
-        return f"it holds whole vectors, X = index.reconstruct_n(): {anew}"
-    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
-        storage: Any = getattr(index, "storage")  # noqa: B009  # which stubs of faiss do not know
-        inner = type(faiss.downcast_index(storage)).__name__
-        return f"a graph over an {inner}: pass what it holds, faiss.downcast_index(index.storage)"
-    if isinstance(index, (faiss.IndexRefine, faiss.IndexRefineFlat)):
-        return "pass what it refines, faiss.downcast_index(index.base_index), and the vectors as rerank= of search"
-    if isinstance(index, faiss.IndexIVF):
-        return (
-            "it holds lists: make its vectors whole, index.make_direct_map() and X = index.reconstruct_n() (exact for "
-            f"IndexIVFFlat, approximations for others; the original vectors are better), {anew}"
-        )
-    if isinstance(index, faiss.IndexScalarQuantizer):
-        return f"scalar quantization has no codewords; X = index.reconstruct_n() are its vectors: {anew}"
-    return _WANT
 
 
 def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:
@@ -132,6 +131,18 @@ def _additive(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
     return codebooks, bits
 
 
+def _of_subspaces(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
+    """Codebooks of an additive quantizer for each of some subspaces: zeros in the others."""
+    parts = [_additive(quantizer.subquantizer(i)) for i in range(quantizer.nsplits)]
+    n_codewords, first, books = max(books.shape[1] for books, _ in parts), 0, []
+    for own, _ in parts:
+        whole = np.zeros((len(own), n_codewords, quantizer.d), dtype=np.float32)
+        whole[:, : own.shape[1], first : first + own.shape[2]] = own
+        books.append(whole)
+        first += own.shape[2]
+    return np.concatenate(books), [bits for _, own in parts for bits in own]
+
+
 def _rotated(index: Any, taken: Taken) -> Taken:
     """Undo the linear transforms that vectors and queries go through: ⟨A q, c⟩ = ⟨q, Aᵀ c⟩."""
     import faiss
@@ -140,12 +151,12 @@ def _rotated(index: Any, taken: Taken) -> Taken:
     for i in reversed(range(index.chain.size())):
         transform = faiss.downcast_VectorTransform(index.chain.at(i))
         if not isinstance(transform, faiss.LinearTransform):
-            raise TypeError(f"the faiss index has a {type(transform).__name__} before it: want linear transforms")
+            raise _Refused(TypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
         if transform.have_bias and np.any(faiss.vector_to_array(transform.b)):
-            raise ValueError("the faiss index has a transform with a bias before it: want a rotation")
+            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation")
         A = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
         if taken.metric == "l2" and not (A.shape[0] == A.shape[1] and np.allclose(A @ A.T, np.eye(len(A)), atol=1e-3)):
-            raise ValueError("the faiss index has a transform before it that changes distances: want a rotation")
+            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} that changes distances")
         codebooks = codebooks @ A
     return taken._replace(codebooks=np.ascontiguousarray(codebooks, dtype=np.float32))
 
@@ -153,7 +164,7 @@ def _rotated(index: Any, taken: Taken) -> Taken:
 def _unpack(packed: NDArray[np.uint8], bits: list[int]) -> NDArray[np.uint8]:
     """Codes (n, M) from rows of little-endian bit strings."""
     if max(bits) > 8:
-        raise ValueError(f"the faiss index has codes of {max(bits)} bits: want at most 8")
+        raise _Refused(ValueError, f"its codes have {max(bits)} bits: want at most 8")
     if set(bits) == {8}:
         return np.ascontiguousarray(packed[:, : len(bits)])
     single = np.unpackbits(packed, axis=1, bitorder="little", count=sum(bits))

@@ -1,0 +1,139 @@
+"""What to call for an index of faiss whose codes cannot be taken over: one sentence that needs no second try."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["METRICS", "instead", "reason"]
+
+#: Of faiss' METRIC_INNER_PRODUCT and METRIC_L2.
+METRICS = {0: "ip", 1: "l2"}
+
+
+def reason(index: Any) -> str:
+    """Say why there are no codes to take over."""
+    import faiss
+
+    if isinstance(index, faiss.IndexFlatCodes) and isinstance(index, (faiss.IndexFlat, faiss.IndexScalarQuantizer)):
+        return "it holds vectors, not codes" if isinstance(index, faiss.IndexFlat) else "its codes are no codewords"
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
+        return f"a graph over an {type(_storage(index)).__name__}, and graphs have no counterpart"
+    if isinstance(index, faiss.IndexRefine):
+        return "two indexes in one"
+    if isinstance(index, faiss.IndexIVFFlat):
+        return "it holds vectors in lists, not codes"
+    if isinstance(index, faiss.IndexIVF):
+        return "its codes are of what is left of vectors in the lists of faiss"
+    return "its codes are no sums of codewords"
+
+
+def instead(index: Any) -> str:
+    """Say what to call instead, for an index that is trained."""
+    import faiss
+
+    if not index.is_trained:
+        return ""
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)) and _can_be_taken(_storage(index)):
+        return ": call cc.Index.from_faiss(faiss.downcast_index(index.storage))"
+    if isinstance(index, faiss.IndexRefine) and _can_be_taken(index.base_index):
+        return (
+            ": call cc.Index.from_faiss(faiss.downcast_index(index.base_index)), and give the vectors as rerank= of "
+            "search"
+        )
+    held = _held(index, "index")
+    settings = ["n_codebooks=8"]
+    if index.metric_type in METRICS:
+        settings += [] if METRICS[index.metric_type] == "ip" else ['metric="l2"']
+        metric = ""
+    else:
+        metric = ', with metric="ip", "cosine" or "l2"'
+    settings += [] if held.n_lists is None else [f"n_lists={held.n_lists}"]
+    ids = "" if held.ids is None else f", ids={held.ids}"
+    make = f"q = cc.CompositionalCodes({', '.join(settings)}).fit(X); cc.Index(q).add(X{ids}){metric}"
+    if held.vectors is None:
+        return f"; fit a model on the original vectors X: {make}"
+    if held.exact:
+        return f"; fit a model on them: X = {held.vectors}; {make}"
+    return (
+        "; fit a model on the original vectors X, or, where they are lost, on approximations: "
+        f"X = {held.vectors}; {make}"
+    )
+
+
+class _Held(NamedTuple):
+    """The vectors of an index, as Python that makes them."""
+
+    vectors: str | None
+    exact: bool
+    ids: str | None = None
+    n_lists: int | None = None
+
+
+def _held(index: Any, name: str) -> _Held:
+    import faiss
+
+    index = faiss.downcast_index(index)
+    if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
+        inner = _held(index.index, f"faiss.downcast_index({name}.index)")
+        return inner._replace(ids=f"faiss.vector_to_array({name}.id_map)")
+    if isinstance(index, faiss.IndexPreTransform):
+        inner = _held(index.index, name)
+        # It undoes its transforms itself, as far as they can be undone.
+        return _Held(f"{name}.reconstruct_n()" if _reconstructs(index) else None, False, n_lists=inner.n_lists)
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
+        return _held(_storage(index), f"faiss.downcast_index({name}.storage)")
+    if isinstance(index, faiss.IndexRefine):
+        inner = _held(index.refine_index, f"faiss.downcast_index({name}.refine_index)")
+        return inner._replace(n_lists=_held(index.base_index, name).n_lists)
+    exact = isinstance(index, (faiss.IndexFlat, faiss.IndexIVFFlat))
+    n_lists = int(index.nlist) if isinstance(index, faiss.IndexIVF) else None
+    return _Held(f"{name}.reconstruct_n()" if _reconstructs(index) else None, exact, n_lists=n_lists)
+
+
+def _storage(index: Any) -> Any:
+    import faiss
+
+    storage: Any = getattr(index, "storage")  # noqa: B009  # which stubs of faiss do not know
+    return faiss.downcast_index(storage)
+
+
+def _can_be_taken(index: Any) -> bool:
+    from compcodes.interop.faiss import take
+
+    try:
+        take(index)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _reconstructs(index: Any) -> bool:
+    """Whether `reconstruct_n` returns all vectors in their order."""
+    import faiss
+
+    if isinstance(index, faiss.IndexPreTransform):
+        if not _reconstructs(faiss.downcast_index(index.index)):
+            return False
+    elif isinstance(index, faiss.IndexIVF) and not _numbered(index):
+        return False
+    try:
+        index.reconstruct_n(0, min(index.ntotal, 1))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _numbered(index: Any) -> bool:
+    """Whether the ids in the lists are 0, 1, 2, …"""
+    import faiss
+
+    lists = index.invlists
+    own = [
+        np.array(faiss.rev_swig_ptr(lists.get_ids(i), lists.list_size(i)))
+        for i in range(index.nlist)
+        if lists.list_size(i)
+    ]
+    ids = np.sort(np.concatenate([*own, np.zeros(0, np.int64)]))
+    return bool((ids == np.arange(len(ids))).all())
