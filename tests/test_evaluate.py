@@ -71,6 +71,17 @@ def test_none_among_keys_is_neither_sought_nor_found(quantizer, X, Q):
     )
 
 
+def test_keys_may_be_integers(quantizer, X, Q):
+    keys = np.arange(len(X)) * 3
+    true = keys[evaluate.ground_truth(X, Q, k=5)[1]]
+    found = cc.Index(quantizer, keys=True).add(X, keys.tolist()).search(Q, 20)[1]
+    want = evaluate.recall(found, true.astype(object), R=5, P=20)
+    assert 0 < want < 1
+    for one, other in [(found, true), (found.tolist(), true.tolist()), (true, found[:, :5])]:
+        assert evaluate.recall(one, other, R=5, P=5) == evaluate.recall(found[:, :5], true, R=5, P=5)
+    assert evaluate.recall(found, true, R=5, P=20) == want
+
+
 @pytest.mark.parametrize(
     ("ids", "true_ids", "R", "P", "message"),
     [

@@ -90,7 +90,7 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
         What a search returned, best first.
     true_ids : (nq, ≥ R) int, or keys
         What it should have returned, best first, as from `ground_truth`. Both are ids, or both keys: an array of
-        strings or of objects, as an index with keys returns them.
+        strings or of objects, as an index with keys returns them, or of integers where keys are integers.
 
     Returns
     -------
@@ -378,6 +378,10 @@ def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDA
     found, true = both["ids"], both["true_ids"]
     if found is None and true is None:
         return _id_array("ids", ids), _id_array("true_ids", true_ids)
+    if found is None and _are_integers(true):
+        found = _id_array("ids", ids)
+    if true is None and _are_integers(found):
+        true = _id_array("true_ids", true_ids)
     if found is None or true is None:
         have, name = ("true_ids", "ids") if found is None else ("ids", "true_ids")
         raise ValueError(f"{have} holds keys, {name} does not: want keys in both, such as keys[{name}]")
@@ -408,6 +412,11 @@ def _key_array(ids: ArrayLike) -> NDArray[Any] | None:
         for column, key in enumerate(row):  # one by one: numpy would take tuples for rows
             array[at, column] = key
     return array
+
+
+def _are_integers(keys: NDArray[Any] | None) -> bool:
+    """Whether keys are integers, which an array of integers may hold too."""
+    return keys is not None and all(key is None or isinstance(key, (int, np.integer)) for key in keys.flat)
 
 
 def _id_array(name: str, ids: ArrayLike) -> NDArray[Any]:

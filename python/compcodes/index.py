@@ -544,7 +544,7 @@ class Index(Generic[Name]):
     def bytes_per_vector(self) -> int:
         """Bytes kept for each vector: codes, and what metric and scale add.
 
-        Ids, where they are given, take 8 more; keys their UTF-8 bytes and some 20.
+        Ids, where they are given, take 4 more, or 8 once one is 2³² or above; keys their UTF-8 bytes and some 20.
         """
         return self._core.bytes_per_vector()
 

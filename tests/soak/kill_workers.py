@@ -64,6 +64,18 @@ def process(client, rng):
         time.sleep(0.2)
 
 
+@contextlib.contextmanager
+def local_cluster():
+    """Two workers that may be killed at any time."""
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+    )
+    yield cluster
+    # A cluster that was told of a killed worker's end before its beginning raises that here, its processes closed.
+    with contextlib.suppress(KeyError):
+        cluster.close()
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--count", type=int, default=100)
@@ -76,9 +88,7 @@ def main():
         tempfile.TemporaryDirectory() as folder,
         # A local cluster gives up workers that are gone now and were gone so long ago: here they are killed often.
         dask.config.set({"distributed.scheduler.allowed-failures": 3, "distributed.deploy.lost-worker-timeout": "1h"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-        ) as cluster,
+        local_cluster() as cluster,
         distributed.Client(cluster) as client,
     ):
         jobs = list(work(client, model, Path(folder)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ def reason(index: Any) -> str:
     """Say why there are no codes to take over."""
     import faiss
 
-    if isinstance(index, faiss.IndexFlatCodes) and isinstance(index, (faiss.IndexFlat, faiss.IndexScalarQuantizer)):
-        return "it holds vectors, not codes" if isinstance(index, faiss.IndexFlat) else "its codes are no codewords"
+    if isinstance(index, faiss.IndexFlat):
+        return "it holds vectors, not codes"
+    if isinstance(index, faiss.IndexScalarQuantizer):
+        return "its codes are no codewords"
     if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
         return f"a graph over an {type(_storage(index)).__name__}, and graphs have no counterpart"
     if isinstance(index, faiss.IndexRefine):
@@ -29,15 +32,15 @@ def reason(index: Any) -> str:
     return "its codes are no sums of codewords"
 
 
-def instead(index: Any) -> str:
-    """Say what to call instead, for an index that is trained."""
+def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
+    """Say what to call instead, for an index that is trained; `is_taken` tells which others have codes to take over."""
     import faiss
 
     if not index.is_trained:
         return ""
-    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)) and _can_be_taken(_storage(index)):
+    if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)) and is_taken(_storage(index)):
         return ": call cc.Index.from_faiss(faiss.downcast_index(index.storage))"
-    if isinstance(index, faiss.IndexRefine) and _can_be_taken(index.base_index):
+    if isinstance(index, faiss.IndexRefine) and is_taken(index.base_index):
         return (
             ": call cc.Index.from_faiss(faiss.downcast_index(index.base_index)), and give the vectors as rerank= of "
             "search"
@@ -97,16 +100,6 @@ def _storage(index: Any) -> Any:
 
     storage: Any = getattr(index, "storage")  # noqa: B009  # which stubs of faiss do not know
     return faiss.downcast_index(storage)
-
-
-def _can_be_taken(index: Any) -> bool:
-    from compcodes.interop.faiss import take
-
-    try:
-        take(index)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _reconstructs(index: Any) -> bool:

@@ -59,7 +59,15 @@ def take(index: Any) -> Taken:
     try:
         return _taken(index)
     except _Refused as refused:
-        raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index)}") from None
+        raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
+
+
+def _is_taken(index: Any) -> bool:
+    try:
+        _taken(index)
+    except _Refused:
+        return False
+    return True
 
 
 def _taken(index: Any) -> Taken:

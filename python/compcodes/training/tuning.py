@@ -31,6 +31,7 @@ ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 POWER = 3.0
+"""Where the climb begins: sets of unequal norms that were tried ended at 3 or 4."""
 DEMANDS = (0.0, 0.5, 0.9)
 METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5

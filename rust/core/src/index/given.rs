@@ -1,6 +1,8 @@
 //! Ids that were given, or chosen after some were: four bytes each as long as they fit.
 
+use super::ids::CHUNK;
 use crate::error::{Result, invalid};
+use rayon::prelude::*;
 use std::borrow::Cow;
 
 /// An id for each position. A reader sees only the numbers, however they are kept.
@@ -43,8 +45,10 @@ impl Given {
 
     pub(super) fn contains(&self, id: i64) -> bool {
         match self {
-            Self::Short(ids) => u32::try_from(id).is_ok_and(|id| ids.contains(&id)),
-            Self::Long(ids) => ids.contains(&id),
+            Self::Short(ids) => {
+                u32::try_from(id).is_ok_and(|id| ids.par_chunks(CHUNK).any(|ids| ids.contains(&id)))
+            }
+            Self::Long(ids) => ids.par_chunks(CHUNK).any(|ids| ids.contains(&id)),
         }
     }
 

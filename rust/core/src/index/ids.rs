@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 /// Ids that are looked at between two reports.
-const CHUNK: usize = 1 << 16;
+pub(super) const CHUNK: usize = 1 << 16;
 /// Ids above which a table of their positions pays.
 const TABLE: usize = 1 << 12;
 
