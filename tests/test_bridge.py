@@ -154,12 +154,38 @@ def test_what_holds_codes_and_more_is_opened_by_the_call_that_is_named(data, fac
     message = str(refused.value)
     assert 'metric="l2"' not in message
     if factory == "IVF4,Flat":
-        assert "on the original vectors X: q = " in message and "reconstruct_n" not in message
+        assert "on the original vectors X and the ids that you gave them: q = " in message
+        assert message.endswith("cc.Index(q).add(X, ids=ids)") and "reconstruct_n" not in message
         return
     call = message[message.index("cc.Index.from_faiss") :].split(", and give")[0]
     new = eval(call, {"cc": cc, "faiss": faiss, "index": theirs})
     # The factory gives HNSW over PQ the metric L2, whatever it is asked for.
     assert (len(new), new.metric) == (len(X), "ip" if theirs.metric_type == faiss.METRIC_INNER_PRODUCT else "l2")
+
+
+def test_advice_for_what_holds_no_vectors_or_few(data):
+    X = data[0]
+    for empty in (faiss.IndexFlat(D), indexed(X[:1100], "IVF4,Flat")):
+        empty.reset()
+        with pytest.raises(TypeError, match="on the original vectors X: q = ") as refused:
+            cc.Index.from_faiss(empty)
+        assert "reconstruct_n" not in str(refused.value)
+    few = indexed(X[:1100], "IVF32,Flat")
+    few.reset()
+    few.add(X[:10])
+    with pytest.raises(TypeError, match="n_lists=10"):
+        cc.Index.from_faiss(few)
+
+
+def test_what_cannot_reconstruct_is_not_asked_to(data):
+    X = data[0][:1100]
+    shards, parts = faiss.IndexShards(D), [faiss.IndexPQ(D, 4, 4) for _ in range(2)]
+    for part in parts:
+        shards.add_shard(part)
+    shards.train(X)
+    shards.add(X)
+    with pytest.raises(TypeError, match="IndexShards: .* on the original vectors X: q = "):
+        cc.Index.from_faiss(shards)
 
 
 def test_what_is_no_trained_faiss_index_is_refused(data):

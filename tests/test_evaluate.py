@@ -80,6 +80,7 @@ def test_keys_may_be_integers(quantizer, X, Q):
     for one, other in [(found, true), (found.tolist(), true.tolist()), (true, found[:, :5])]:
         assert evaluate.recall(one, other, R=5, P=5) == evaluate.recall(found[:, :5], true, R=5, P=5)
     assert evaluate.recall(found, true, R=5, P=20) == want
+    assert evaluate.recall([["a", 5]], [[5]], R=1, P=2) == evaluate.recall([[5, 7]], [["a", 5]], R=2, P=2) * 2 == 1
 
 
 @pytest.mark.parametrize(
@@ -88,11 +89,13 @@ def test_keys_may_be_integers(quantizer, X, Q):
         ([[1]], [[1], [2]], 1, 1, "ids has 1 queries, true_ids has 2"),
         ([[1]], [[1]], 2, 1, "R must be from 1 to the 1 columns of true_ids, got 2"),
         ([[1]], [[1]], 1, 2, "P must be from 1 to the 1 columns of ids, got 2"),
-        ([1], [[1]], 1, 1, r"ids must be a 2-D array of integers, got shape \(1,\)"),
+        ([1], [[1]], 1, 1, r"ids must be a 2-D array of ids or keys, got shape \(1,\)"),
         ([["a"]], [[1]], 1, 1, "ids holds keys, true_ids does not"),
+        ([["a", "b"], ["c"]], [["a"], ["c"]], 1, 1, "ids has rows of different lengths"),
+        ([[1]], [[1], [1, 2]], 1, 1, "true_ids has rows of different lengths"),
         ([[1]], [["a"]], 1, 1, "true_ids holds keys, ids does not"),
-        (np.array(["a"]), [["a"]], 1, 1, r"ids must be a 2-D array of keys, got shape \(1,\)"),
-        ([[1]], [[1.0]], 1, 1, "true_ids must be a 2-D array of integers, .* of float64"),
+        (np.array(["a"]), [["a"]], 1, 1, r"ids must be a 2-D array of ids or keys, got shape \(1,\)"),
+        ([[1]], [[1.0]], 1, 1, "true_ids must be a 2-D array of ids or keys, .* of float64"),
     ],
 )
 def test_errors_name_the_argument(ids, true_ids, R, P, message):

@@ -123,6 +123,26 @@ def test_shards_bring_ids_of_their_own_or_are_numbered_on(quantizer, tmp_path):
     assert len(index) == 32 == len(cc.ShardedIndex.open(index.path))
 
 
+def test_the_largest_ids_leave_a_folder_that_opens(quantizer, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "largest", quantizer)
+    index.add(X[:2], ids=[0, 2**63 - 2])
+    index.add(X[2:3])  # which gets the last id that there is
+    np.testing.assert_array_equal(cc.ShardedIndex.open(index.path).ids, [0, 2**63 - 2, 2**63 - 1])
+    with pytest.raises(ValueError, match="no ids are left"):
+        index.add(X[3:4])
+    index.add(X[3:4], ids=[5])
+    assert len(cc.ShardedIndex.open(index.path)) == 4
+    # Ids of removed vectors count: shards are read with them.
+    removed = cc.Index(quantizer).add(X[:3], ids=[0, 1, 2**63 - 1])
+    removed.remove([2**63 - 1])
+    index = cc.ShardedIndex.create(tmp_path / "removed", quantizer).add(X[:10])
+    for given in ({}, {"first_id": 100}):
+        with pytest.raises(ValueError, match="first_id .* removed"):
+            index.add_shard(removed, **given)
+    assert len(index) == 10 == len(cc.ShardedIndex.open(index.path))
+    assert index.add(X[10:12]).ids[-1] == 11
+
+
 def test_what_is_of_another_model_is_refused(folder, quantizer, tmp_path):
     other = cc.CompositionalCodes(3, 32, random_state=1, effort="low", max_iter=1, anneal=0).fit(X)
     cc.Index(other).add(X[:5]).save(tmp_path / "other")

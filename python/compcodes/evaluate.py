@@ -121,7 +121,7 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
         Entry p − 1 is ``recall(ids, true_ids, R, p)``. `P` is all columns of `ids` by default.
     """
     found, true = _named_alike(ids, true_ids)
-    P = found.shape[1] if P is None else P
+    R, P = as_count("R", R), found.shape[1] if P is None else as_count("P", P)
     if len(found) != len(true):
         raise ValueError(f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries")
     if not 1 <= R <= true.shape[1]:
@@ -371,52 +371,44 @@ def _batches(approximations: Approximations) -> Iterator[NDArray[Any]]:
 
 def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     """Ids of both; keys as numbers in their place, the same number for the same key and −1 for None."""
-    both = {name: _key_array(value) for name, value in (("ids", ids), ("true_ids", true_ids))}
-    for name, array in both.items():
-        if array is not None and array.ndim != 2:
-            raise ValueError(f"{name} must be a 2-D array of keys, got shape {array.shape}")
-    found, true = both["ids"], both["true_ids"]
-    if found is None and true is None:
-        return _id_array("ids", ids), _id_array("true_ids", true_ids)
-    if found is None and _are_integers(true):
-        found = _id_array("ids", ids)
-    if true is None and _are_integers(found):
-        true = _id_array("true_ids", true_ids)
-    if found is None or true is None:
-        have, name = ("true_ids", "ids") if found is None else ("ids", "true_ids")
-        raise ValueError(f"{have} holds keys, {name} does not: want keys in both, such as keys[{name}]")
+    found, true = _names("ids", ids), _names("true_ids", true_ids)
+    are_ids = [array.dtype.kind in "iu" for array in (found, true)]
+    if all(are_ids):
+        return found, true
+    if any(are_ids):  # keys may be integers
+        have, keys, lack = ("true_ids", true, "ids") if are_ids[0] else ("ids", found, "true_ids")
+        if not any(key is None or isinstance(key, (int, np.integer)) for key in keys.flat):
+            raise ValueError(f"{have} holds keys, {lack} does not: want keys in both, such as keys[{lack}]")
     numbers: dict[object, int] = {None: -1}
     try:
         for array in (found, true):
             for key in array.flat:
                 numbers.setdefault(key, len(numbers))
-        found, true = (
-            np.array([numbers[key] for key in array.flat], np.int64).reshape(array.shape) for array in (found, true)
-        )
     except TypeError as error:
         raise ValueError(f"ids and true_ids must be 2-D arrays of ids or keys ({error})") from None
+    found, true = (
+        np.array([numbers[key] for key in array.flat], np.int64).reshape(array.shape) for array in (found, true)
+    )
     return found, true
 
 
-def _key_array(ids: ArrayLike) -> NDArray[Any] | None:
-    """Keys as an array of objects or strings; None of anything else."""
-    if isinstance(ids, np.ndarray):
-        return ids if ids.dtype.kind in "OUS" else None
-    rows = list(ids) if isinstance(ids, (list, tuple)) else []
-    if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows) or len({len(row) for row in rows}) != 1:
-        return None
-    if all(isinstance(one, (int, float, np.number)) for row in rows for one in row):
-        return None
-    array = np.empty((len(rows), len(rows[0])), dtype=object)
-    for at, row in enumerate(rows):
-        for column, key in enumerate(row):  # one by one: numpy would take tuples for rows
-            array[at, column] = key
+def _names(name: str, value: ArrayLike) -> NDArray[Any]:
+    """Ids as an array of integers, or keys as one of objects or strings."""
+    rows = value if isinstance(value, (list, tuple)) else []
+    if rows and all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError(f"{name} has rows of different lengths: pad them with -1, or None among keys")
+        array = np.empty((len(rows), len(rows[0])), dtype=object)
+        for at, row in enumerate(rows):
+            for column, key in enumerate(row):  # one by one: numpy would take tuples for rows
+                array[at, column] = key
+        if all(isinstance(one, (int, float, np.number)) for one in array.flat):
+            array = np.asarray(array.tolist())
+    else:
+        array = np.asarray(value)
+    if array.ndim != 2 or array.dtype.kind not in "iuOUST":
+        raise ValueError(f"{name} must be a 2-D array of ids or keys, got shape {array.shape} of {array.dtype}")
     return array
-
-
-def _are_integers(keys: NDArray[Any] | None) -> bool:
-    """Whether keys are integers, which an array of integers may hold too."""
-    return keys is not None and all(key is None or isinstance(key, (int, np.integer)) for key in keys.flat)
 
 
 def _id_array(name: str, ids: ArrayLike) -> NDArray[Any]:

@@ -53,10 +53,11 @@ def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
     else:
         metric = ', with metric="ip", "cosine" or "l2"'
     settings += [] if held.n_lists is None else [f"n_lists={held.n_lists}"]
+    own = "" if held.ids != "ids" else " and the ids that you gave them"
     ids = "" if held.ids is None else f", ids={held.ids}"
     make = f"q = cc.CompositionalCodes({', '.join(settings)}).fit(X); cc.Index(q).add(X{ids}){metric}"
     if held.vectors is None:
-        return f"; fit a model on the original vectors X: {make}"
+        return f"; fit a model on the original vectors X{own}: {make}"
     if held.exact:
         return f"; fit a model on them: X = {held.vectors}; {make}"
     return (
@@ -66,7 +67,7 @@ def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
 
 
 class _Held(NamedTuple):
-    """The vectors of an index, as Python that makes them."""
+    """The vectors of an index, and their ids, as Python that makes them; "ids" are those that only the user has."""
 
     vectors: str | None
     exact: bool
@@ -84,15 +85,19 @@ def _held(index: Any, name: str) -> _Held:
     if isinstance(index, faiss.IndexPreTransform):
         inner = _held(index.index, name)
         # It undoes its transforms itself, as far as they can be undone.
-        return _Held(f"{name}.reconstruct_n()" if _reconstructs(index) else None, False, n_lists=inner.n_lists)
+        vectors = f"{name}.reconstruct_n()" if _reconstructs(index) else None
+        return _Held(vectors, False, None if inner.ids != "ids" else "ids", inner.n_lists)
     if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
         return _held(_storage(index), f"faiss.downcast_index({name}.storage)")
     if isinstance(index, faiss.IndexRefine):
         inner = _held(index.refine_index, f"faiss.downcast_index({name}.refine_index)")
         return inner._replace(n_lists=_held(index.base_index, name).n_lists)
     exact = isinstance(index, (faiss.IndexFlat, faiss.IndexIVFFlat))
-    n_lists = int(index.nlist) if isinstance(index, faiss.IndexIVF) else None
-    return _Held(f"{name}.reconstruct_n()" if _reconstructs(index) else None, exact, n_lists=n_lists)
+    n_lists, ids = None, None
+    if isinstance(index, faiss.IndexIVF):
+        n_lists = min(int(index.nlist), index.ntotal or int(index.nlist))
+        ids = None if _numbered(index) else "ids"
+    return _Held(f"{name}.reconstruct_n()" if _reconstructs(index) else None, exact, ids, n_lists)
 
 
 def _storage(index: Any) -> Any:
@@ -103,16 +108,21 @@ def _storage(index: Any) -> Any:
 
 
 def _reconstructs(index: Any) -> bool:
-    """Whether `reconstruct_n` returns all vectors in their order."""
+    """Whether `reconstruct_n` returns all vectors, at least one, in their order."""
     import faiss
 
-    if isinstance(index, faiss.IndexPreTransform):
-        if not _reconstructs(faiss.downcast_index(index.index)):
-            return False
-    elif isinstance(index, faiss.IndexIVF) and not _numbered(index):
+    inner = index
+    while isinstance(inner, faiss.IndexPreTransform):
+        inner = faiss.downcast_index(inner.index)
+    in_lists = isinstance(inner, faiss.IndexIVF)
+    if not index.ntotal or (in_lists and not _numbered(inner)):
         return False
     try:
-        index.reconstruct_n(0, min(index.ntotal, 1))
+        # Where it is not implemented, `reconstruct_n` of many kinds ends the process: it throws in a thread of its own.
+        if in_lists:
+            index.reconstruct_n(0, 1)
+        else:
+            index.reconstruct(0)
     except RuntimeError:
         return False
     return True

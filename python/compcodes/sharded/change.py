@@ -69,9 +69,10 @@ def take(
             # Keys name vectors; numbers are only to be others than those of all shards.
             by_position = current.keys or bool((ids == np.arange(len(ids))).all())
             first = (next_id if by_position else 0) if first_id is None else first_id
+            if first > LARGEST and first_id is None:
+                raise ValueError("no ids are left above the largest: give ids")
             low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
-            if first < 0 or high > LARGEST:
-                raise ArgumentValueError("first_id", f"is {first}: want at least 0, and ids of at most 2**63 - 1")
+            _check_first(index, first)
             if current.keys:
                 _refuse_keys(folder, before, index)
             _refuse_known(folder, before, current, shards[len(current.shards) :], ids + first, low, high)
@@ -84,6 +85,17 @@ def take(
         return replace(current, shards=tuple(shards), next_id=next_id)
 
     commit(folder, made)
+
+
+def _check_first(index: _core.Index, first: int) -> None:
+    """Refuse what a reader would: ids beyond int64, if only those of vectors that were removed."""
+    try:
+        _core.Shards([index], [first], [np.zeros(0, np.int64)])
+    except (ValueError, OverflowError):
+        raise ArgumentValueError(
+            "first_id",
+            f"is {first}: want at least 0, and ids of at most 2**63 - 1, also those of vectors that were removed",
+        ) from None
 
 
 def _refuse_known(

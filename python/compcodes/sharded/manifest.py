@@ -144,8 +144,9 @@ def read(folder: Path) -> Manifest:
         made: Manifest = _made(Manifest, content)
         M, K, d = made.shape
         manifest = replace(made, shards=shards, shape=(M, K, d), previous=tuple(made.previous))
-        for count in (manifest.version, manifest.next_id, M, K, d):
+        for count in (manifest.version, M, K, d):
             _refuse_negative("a count or size", count)
+        _refuse_negative("next_id", manifest.next_id, most=2**63)  # one above the largest id
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({error})") from None
     for name in manifest.files():
@@ -181,8 +182,8 @@ def _made(kind: Any, content: dict[str, Any]) -> Any:
     return made
 
 
-def _refuse_negative(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+def _refuse_negative(name: str, value: Any, most: int = 2**63 - 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError(f"{name} is {value!r}")
 
 
