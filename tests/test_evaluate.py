@@ -91,6 +91,7 @@ def test_keys_may_be_integers(quantizer, X, Q):
         ([[1]], [[1]], 1, 2, "P must be from 1 to the 1 columns of ids, got 2"),
         ([1], [[1]], 1, 1, r"ids must be a 2-D array of ids or keys, got shape \(1,\)"),
         ([["a"]], [[1]], 1, 1, "ids holds keys, true_ids does not"),
+        ((np.zeros((1, 1)), np.array([[1]])), [[1]], 1, 1, r"ids is a tuple \(scores, ids\): pass its second"),
         ([["a", "b"], ["c"]], [["a"], ["c"]], 1, 1, "ids has rows of different lengths"),
         ([[1]], [[1], [1, 2]], 1, 1, "true_ids has rows of different lengths"),
         ([[1]], [["a"]], 1, 1, "true_ids holds keys, ids does not"),

@@ -91,6 +91,7 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
     true_ids : (nq, ≥ R) int, or keys
         What it should have returned, best first, as from `ground_truth`. Both are ids, or both keys: an array of
         strings or of objects, as an index with keys returns them, or of integers where keys are integers.
+        Rows, as from `ground_truth`, become keys as ``keys[true_ids]``.
 
     Returns
     -------
@@ -394,6 +395,8 @@ def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDA
 
 def _names(name: str, value: ArrayLike) -> NDArray[Any]:
     """Ids as an array of integers, or keys as one of objects or strings."""
+    if isinstance(value, tuple) and [np.ndim(one) for one in value if isinstance(one, np.ndarray)] == [2, 2]:
+        raise ValueError(f"{name} is a tuple (scores, ids): pass its second")
     rows = value if isinstance(value, (list, tuple)) else []
     if rows and all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
         if len({len(row) for row in rows}) > 1:

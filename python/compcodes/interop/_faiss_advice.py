@@ -39,11 +39,11 @@ def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
     if not index.is_trained:
         return ""
     if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)) and is_taken(_storage(index)):
-        return ": call cc.Index.from_faiss(faiss.downcast_index(index.storage))"
+        return ": call new = cc.Index.from_faiss(faiss.downcast_index(index.storage))"
     if isinstance(index, faiss.IndexRefine) and is_taken(index.base_index):
         return (
-            ": call cc.Index.from_faiss(faiss.downcast_index(index.base_index)), and give the vectors as rerank= of "
-            "search"
+            ": call new = cc.Index.from_faiss(faiss.downcast_index(index.base_index)), and give the vectors as rerank= "
+            "of search"
         )
     held = _held(index, "index")
     settings = ["n_codebooks=8"]
@@ -55,7 +55,7 @@ def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
     settings += [] if held.n_lists is None else [f"n_lists={held.n_lists}"]
     own = "" if held.ids != "ids" else " and the ids that you gave them"
     ids = "" if held.ids is None else f", ids={held.ids}"
-    make = f"q = cc.CompositionalCodes({', '.join(settings)}).fit(X); cc.Index(q).add(X{ids}){metric}"
+    make = f"q = cc.CompositionalCodes({', '.join(settings)}).fit(X); new = cc.Index(q).add(X{ids}){metric}"
     if held.vectors is None:
         return f"; fit a model on the original vectors X{own}: {make}"
     if held.exact:
