@@ -126,7 +126,7 @@ def _reconstructs(index: Any) -> bool:
 
 
 def _numbered(index: Any) -> bool:
-    """Whether the ids in the lists are 0, 1, 2, …"""
+    """Whether ids in the lists are 0, 1, 2, … without a gap."""
     import faiss
 
     lists = index.invlists
