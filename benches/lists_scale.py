@@ -5,6 +5,7 @@
     python benches/lists_scale.py keys [--n 200000]
     COMPCODES_DATA=folder python benches/lists_scale.py lsq [--n 50000]
     COMPCODES_DATA=folder python benches/lists_scale.py building [--n 10000000]
+    python benches/lists_scale.py memory [--n 10000000]
     python benches/lists_scale.py disk [--n 100000000]
     COMPCODES_DATA=folder python benches/lists_scale.py spilling [--n 200000]
 
@@ -314,13 +315,50 @@ def forget(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def disk(report, folder, n, tiny):
-    """Random codes, mapped, searched before and after they are in memory."""
-    rng = np.random.default_rng(0)
-    d, n_lists = 128, 20 if tiny else 10_000
+def synthetic(n_lists):
+    """A model of 8 bytes that was not trained, and its generator of numbers."""
+    rng, d = np.random.default_rng(0), 128
     centroids = rng.normal(size=(n_lists, d)).astype(np.float32)
     books = (0.3 * rng.normal(size=(8, 256, d))).astype(np.float32)
-    model = cc.CompositionalCodes.from_codebooks(books, centroids=centroids)
+    return cc.CompositionalCodes.from_codebooks(books, centroids=centroids), rng
+
+
+def resident():
+    """Bytes that this process holds now."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
+
+
+def memory(report, folder, n, tiny):
+    """Bytes per vector that an index holds in memory and in its file, by what names its vectors."""
+    n_lists = 20 if tiny else 3162
+    model, rng = synthetic(n_lists)
+    codes = rng.integers(0, 256, size=(n, 8), dtype=np.uint8)
+    lists = rng.integers(0, n_lists, size=n)
+    kinds = {
+        "positions": None,
+        "given, below 2³²": rng.permutation(n) * 2,
+        "given, beyond": rng.permutation(n) * 2 + 2**32,
+    }
+    cc.Index(model).add_codes(codes[:1000], lists=lists[:1000])
+    table = []
+    for kind, ids in kinds.items():
+        before = resident()
+        index = cc.Index(model)
+        index.add_codes(codes, ids, lists=lists)
+        held = resident() - before
+        index.save(folder / "index.cc")
+        size = (folder / "index.cc").stat().st_size
+        table.append([kind, f"{held / n:.2f}", f"{(held / n) - 8:.2f}", f"{size / n:.2f}"])
+        del index
+    report(f"{n:,} codes of 8 bytes in {n_lists:,} lists, added at once\n")
+    report.table(["ids", "bytes per vector in memory", "beside the codes", "in the file"], table)
+
+
+def disk(report, folder, n, tiny):
+    """Random codes, mapped, searched before and after they are in memory."""
+    n_lists = 20 if tiny else 10_000
+    model, rng = synthetic(n_lists)
     index = cc.Index(model)
     start, piece = time.perf_counter(), 20_000_000
     for first in range(0, n, piece):
@@ -334,7 +372,7 @@ def disk(report, folder, n, tiny):
     made = f"{n:,} codes of 8 bytes in {n_lists:,} lists: made in {time.perf_counter() - start:.0f} s"
     report(f"{made}, a file of {size / 1e9:.2f} GB, {size / n:.2f} bytes per vector\n")
     del index
-    queries, table = rng.normal(size=(256, d)).astype(np.float32), []
+    queries, table = rng.normal(size=(256, 128)).astype(np.float32), []
     for n_probe in (1, 16, 128):
         forget(path)
         start = time.perf_counter()
@@ -361,16 +399,16 @@ def main():
         return
     options = parser(__doc__)
     options.add_argument(
-        "what", nargs="*", help="growth, training, keys, lsq, building, disk, spilling; all of them by default"
+        "what", nargs="*", help="growth, training, keys, lsq, building, memory, disk, spilling; all of them by default"
     )
     options.add_argument("--n", type=int, help="vectors")
     options.add_argument("--lists", type=int, default=4096, help="for training")
     args = options.parse_args()
     names = {"growth": 6_400_000, "training": 1_000_000, "keys": 200_000, "lsq": 50_000, "building": 10_000_000}
-    names |= {"disk": 100_000_000, "spilling": 200_000}
+    names |= {"memory": 10_000_000, "disk": 100_000_000, "spilling": 200_000}
     for what in args.what or names:
         n = args.n or (4000 if args.tiny else names[what])
-        report = Report(f"lists-{what}", args.save, source() if what not in ("keys", "disk") else "made")
+        report = Report(f"lists-{what}", args.save, source() if what not in ("keys", "memory", "disk") else "made")
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
             folder = Path(folder)
             match what:
@@ -384,6 +422,8 @@ def main():
                     lsq(report, n, args.tiny)
                 case "building":
                     building(report, folder, n, args.tiny)
+                case "memory":
+                    memory(report, folder, n, args.tiny)
                 case "disk":
                     disk(report, folder, n, args.tiny)
                 case "spilling":

@@ -241,7 +241,7 @@ impl Index {
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let names = self.look(py, |index| {
             let ids = match index.ids() {
-                Some(ids) => ids.to_vec(),
+                Some(ids) => ids.into_owned(),
                 None => (0..index.len() as i64).collect(),
             };
             Named::new(index, ids)

@@ -168,8 +168,8 @@ impl Index {
     /// # Errors
     /// A cancelling monitor.
     pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
-        let bits = match self.ids() {
-            Some(ids) => self.bits(|position| allows(ids[position]), monitor),
+        let bits = match self.ids.given() {
+            Some(ids) => self.bits(|position| allows(ids.at(position)), monitor),
             None => self.bits(|position| allows(position as i64), monitor),
         };
         Ok(Allowed { bits: Some(bits?), ..Allowed::default() })

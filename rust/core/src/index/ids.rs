@@ -2,10 +2,13 @@
 //! chosen again.
 
 use super::filter::Among;
+use super::given::Given;
 use super::keys::{Keys, NewKeys};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::{Counter, Monitor};
 use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// Ids that are looked at between two reports.
@@ -65,7 +68,7 @@ pub(super) struct Ids {
 enum Numbers {
     /// The position is the id, for this many.
     Positions(usize),
-    Given(Vec<i64>),
+    Given(Given),
 }
 
 /// The ids of vectors to be added: checked, and not yet added.
@@ -126,7 +129,7 @@ impl Ids {
         let keys = self.keys.as_ref()?;
         let position = match &self.numbers {
             Numbers::Positions(len) => usize::try_from(id).ok().filter(|position| position < len),
-            Numbers::Given(ids) => ids.binary_search(&id).ok(),
+            Numbers::Given(ids) => ids.search(id),
         };
         Some(keys.at(position?))
     }
@@ -140,11 +143,17 @@ impl Ids {
         Ok(keys.iter().map(|key| Some(self.at(all.position(key.as_ref())?))).collect())
     }
 
-    pub(super) fn given(&self) -> Option<&[i64]> {
+    /// `None` where each is its position.
+    pub(super) fn given(&self) -> Option<&Given> {
         match &self.numbers {
             Numbers::Positions(_) => None,
             Numbers::Given(ids) => Some(ids),
         }
+    }
+
+    /// All of them; `None` where each is its position.
+    pub(super) fn all(&self) -> Option<Cow<'_, [i64]>> {
+        self.given().map(Given::all)
     }
 
     /// The id that the next vector gets without being given one.
@@ -166,14 +175,14 @@ impl Ids {
     pub(super) fn at(&self, position: usize) -> i64 {
         match &self.numbers {
             Numbers::Positions(_) => position as i64,
-            Numbers::Given(ids) => ids[position],
+            Numbers::Given(ids) => ids.at(position),
         }
     }
 
     pub(super) fn contains(&self, id: i64) -> bool {
         match &self.numbers {
             Numbers::Positions(len) => usize::try_from(id).is_ok_and(|id| id < *len),
-            Numbers::Given(ids) => ids.par_chunks(CHUNK).any(|ids| ids.contains(&id)),
+            Numbers::Given(ids) => ids.contains(id),
         }
     }
 
@@ -192,7 +201,7 @@ impl Ids {
                 let keys: Vec<&str> = (0..keys.len()).map(|position| keys.at(position)).collect();
                 return Ok(Added { order: other.order, ..self.added_keyed(&keys, monitor)? });
             }
-            (None, None) => self.added(other.len(), other.given(), monitor)?,
+            (None, None) => self.added(other.len(), other.all().as_deref(), monitor)?,
             _ => return Err(invalid!("one of the indexes has keys, the other has not")),
         };
         let next = other.given().map_or(0, |_| other.next);
@@ -235,15 +244,16 @@ impl Ids {
             }
             (_, None) => unreachable!("ids were chosen where positions are not the ids"),
             (numbers, Some(ids)) => {
-                let largest = ids.iter().max().map_or(0, |&id| id as u64 + 1);
+                let most = largest(&ids);
                 match numbers {
-                    Numbers::Positions(0) => *numbers = Numbers::Given(ids),
                     Numbers::Positions(len) => {
-                        *numbers = Numbers::Given((0..*len as i64).chain(ids).collect());
+                        // Those above its positions, which are not `len` yet.
+                        let all = (0..*len as i64).chain(ids);
+                        *numbers = Numbers::Given(Given::new(all, most.max(*len as i64)));
                     }
-                    Numbers::Given(old) => old.extend(ids),
+                    Numbers::Given(old) => old.extend(&ids, most),
                 }
-                self.raise(largest.max(added.next));
+                self.raise((most as u64 + 1).max(added.next));
             }
         }
     }
@@ -256,9 +266,7 @@ impl Ids {
         }
         match &mut self.numbers {
             Numbers::Positions(_) => Ok(()),
-            Numbers::Given(ids) => {
-                ids.try_reserve(n).map_err(|error| invalid!("no memory for {n} ids: {error}"))
-            }
+            Numbers::Given(ids) => ids.reserve(n, added.ids.as_deref().map_or(0, largest)),
         }
     }
 
@@ -267,7 +275,7 @@ impl Ids {
         if let Numbers::Positions(len) = self.numbers
             && self.next != len as u64
         {
-            self.numbers = Numbers::Given((0..len as i64).collect());
+            self.numbers = Numbers::Given(Given::new(0..len as i64, len as i64));
         }
     }
 
@@ -285,9 +293,9 @@ impl Ids {
             Numbers::Given(old) => {
                 let among = Among::new(ids, old.len());
                 let counter = Counter::new(monitor, n as u64);
-                let found = old.par_chunks(CHUNK).map(|old| {
+                let found = chunks(old.len()).map(|mut positions| {
                     counter.add(0)?;
-                    Ok(old.iter().copied().find(|&id| among.contains(id)))
+                    Ok(positions.find_map(|position| Some(old.at(position)).filter(|&id| among.contains(id))))
                 });
                 found.find_map_first(Result::transpose).transpose()?
             }
@@ -309,13 +317,11 @@ impl Ids {
         };
         let among = Among::new(ids, all.len());
         let counter = Counter::new(monitor, all.len() as u64);
-        let hits: Result<Vec<Vec<(i64, usize)>>> = all
-            .par_chunks(CHUNK)
-            .enumerate()
-            .map(|(chunk, part)| {
-                counter.add(part.len() as u64)?;
-                let hits = part.iter().enumerate().filter(|(_, id)| among.contains(**id));
-                Ok(hits.map(|(i, &id)| (id, chunk * CHUNK + i)).collect())
+        let hits: Result<Vec<Vec<(i64, usize)>>> = chunks(all.len())
+            .map(|positions| {
+                counter.add(positions.len() as u64)?;
+                let named = positions.map(|position| (all.at(position), position));
+                Ok(named.filter(|&(id, _)| among.contains(id)).collect())
             })
             .collect();
         let mut hits = hits?.concat();
@@ -359,10 +365,21 @@ impl Ids {
             Order::Added if positions.len() < self.len() => Order::Removed,
             order => order,
         };
-        let numbers = Numbers::Given(positions.iter().map(|&position| self.at(position)).collect());
+        let ids = positions.iter().map(|&position| self.at(position));
+        let numbers = Numbers::Given(Given::new(ids.clone(), ids.max().unwrap_or(0)));
         let keys = self.keys.as_ref().map(|keys| keys.select(positions));
         Ids { numbers, next: self.next, order, keys }
     }
+}
+
+/// All positions of `n`, some at a time.
+fn chunks(n: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
+    let chunk = move |chunk: usize| chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
+    (0..n.div_ceil(CHUNK)).into_par_iter().map(chunk)
+}
+
+fn largest(ids: &[i64]) -> i64 {
+    ids.iter().copied().max().unwrap_or(0)
 }
 
 fn no_keys() -> Error {

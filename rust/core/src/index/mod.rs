@@ -7,6 +7,7 @@ mod checked;
 mod column;
 mod filter;
 mod frame;
+mod given;
 mod ids;
 mod keys;
 mod lists;
@@ -33,6 +34,7 @@ use change::State;
 pub(crate) use column::Column;
 pub use filter::Allowed;
 use frame::Frame;
+pub(crate) use given::Given;
 use ids::Ids;
 pub(crate) use ids::Order;
 pub(crate) use keys::Keys;
@@ -43,6 +45,7 @@ pub use probing::{Reach, Within};
 pub(crate) use restored::Parts;
 pub use search::Above;
 use side::Side;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -242,7 +245,11 @@ impl Index {
 
     /// The ids in that order; `None` if each is its position.
     #[must_use]
-    pub fn ids(&self) -> Option<&[i64]> {
+    pub fn ids(&self) -> Option<Cow<'_, [i64]>> {
+        self.ids.all()
+    }
+
+    pub(crate) fn stored_ids(&self) -> Option<&Given> {
         self.ids.given()
     }
 

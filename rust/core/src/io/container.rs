@@ -37,6 +37,8 @@ pub(super) enum Numbers<'a> {
     Floats(Cow<'a, [f32]>),
     Words(&'a [u32]),
     Integers(Cow<'a, [i64]>),
+    /// Integers too, of eight bytes in the file.
+    Short(&'a [u32]),
 }
 
 impl<'a> From<&'a [f32]> for Numbers<'a> {
@@ -75,7 +77,7 @@ impl Numbers<'_> {
             Self::Bytes(_) => Dtype::U8,
             Self::Floats(_) => Dtype::F32,
             Self::Words(_) => Dtype::U32,
-            Self::Integers(_) => Dtype::I64,
+            Self::Integers(_) | Self::Short(_) => Dtype::I64,
         }
     }
 
@@ -85,6 +87,7 @@ impl Numbers<'_> {
             Self::Floats(values) => size_of_val(&**values),
             Self::Words(values) => size_of_val(*values),
             Self::Integers(values) => size_of_val(&**values),
+            Self::Short(values) => values.len() * size_of::<i64>(),
         }
     }
 
@@ -101,6 +104,9 @@ impl Numbers<'_> {
             Self::Integers(values) => values
                 .chunks(PIECE / 8)
                 .try_for_each(|piece| each(&piece.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())),
+            Self::Short(values) => values.chunks(PIECE / 8).try_for_each(|piece| {
+                each(&piece.iter().flat_map(|&x| i64::from(x).to_le_bytes()).collect::<Vec<u8>>())
+            }),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{BYTES, open};
 use crate::codes::packed::{BLOCK, Layout, PackedCodes};
 use crate::codes::store::{Mapped, Store};
 use crate::error::{Error, Result};
-use crate::index::{Column, Generation, Index, Keys, Partition, Parts, Settings};
+use crate::index::{Column, Generation, Given, Index, Keys, Partition, Parts, Settings};
 use crate::monitor::Monitor;
 use crate::scan::{Edges, Levels};
 use safetensors::tensor::Dtype;
@@ -114,8 +114,10 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     let shape = [codes.n_blocks(), codes.n_lines(), BLOCK];
     let want = index.check_store()?;
     let mut tensors = vec![Tensor { want, ..Tensor::new("codes", &shape, Numbers::Bytes(codes.as_bytes())) }];
-    if let Some(ids) = index.ids() {
-        tensors.push(Tensor::new("ids", &[index.len()], ids));
+    match index.stored_ids() {
+        Some(Given::Short(ids)) => tensors.push(Tensor::new("ids", &[index.len()], Numbers::Short(ids))),
+        Some(Given::Long(ids)) => tensors.push(Tensor::new("ids", &[index.len()], &ids[..])),
+        None => {}
     }
     let runs = index.column().map_or(&[][..], Column::as_runs);
     if runs.len() > 1 {

@@ -224,7 +224,7 @@ fn forged(changed: &[(&str, &str)], replaced: &[(&'static str, Vec<usize>, Vec<f
     let shape = [packed.n_blocks(), packed.n_lines(), 64];
     let mut tensors = vec![Tensor::new("codes", &shape, Numbers::Bytes(packed.as_bytes()))];
     let ids = honest.ids().unwrap();
-    tensors.push(Tensor::new("ids", &[ids.len()], ids));
+    tensors.push(Tensor::new("ids", &[ids.len()], &ids[..]));
     let [run] = honest.column().unwrap().as_runs() else { panic!("a run of few vectors") };
     tensors.push(Tensor::new("edges", &[1, 257], &run.edges[..]));
     tensors.push(Tensor::new("biases", &[honest.len()], honest.numbers()));
