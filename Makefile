@@ -7,7 +7,9 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 RUST := $(shell find rust benches -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+BASE := $(VENV)/.base
 DEPS := $(VENV)/.deps
+CORE := $(VENV)/.core
 BUILT := $(VENV)/.built
 
 .PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel package paper bench bench-tiny clean cargo
@@ -16,7 +18,8 @@ BUILT := $(VENV)/.built
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: $(BUILT) ## Set everything up and run the main job on the embedded word vectors
+demo: $(CORE) ## Set up what it needs, and run the main job on the embedded word vectors
+	@echo "Running the demo: half a minute or so."
 	$(BIN)/compcodes demo
 
 test: test-rust test-python ## Set everything up and run every test, the documentation's examples too
@@ -160,13 +163,25 @@ clean: ## Remove what was built
 cargo:
 	@command -v cargo > /dev/null || { echo "compcodes needs the Rust toolchain, 1.89 or later: install it from https://rustup.rs, then run this again." >&2; exit 1; }
 
-$(DEPS): pyproject.toml
+# The environment with what builds the package and draws; the demo needs no more.
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "compcodes needs Python 3.10 or later; PYTHON=… names one." >&2; exit 1; }
+	@echo "Creating the environment in $(VENV): NumPy, Matplotlib and maturin, about 200 MB, a minute or so."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --group demo
 	@touch $@
 
-$(BUILT): $(DEPS) $(RUST) | cargo
-	$(BIN)/maturin develop --release --quiet > /dev/null
+$(DEPS): $(BASE)
+	@echo "Installing what tests, lint and documentation need: about 2 GB, some minutes."
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+# A group is named, because maturin installs that of developers by default.
+$(CORE): $(BASE) $(RUST) | cargo
+	@echo "Building the Rust core: two minutes or so the first time, on two cores."
+	@$(BIN)/maturin develop --release --quiet --group demo > /dev/null
+	@touch $@
+
+$(BUILT): $(DEPS) $(CORE)
 	@touch $@

@@ -110,6 +110,35 @@ def test_filters_by_key(index, X, Q):
         index.search(Q, 1, filter="plain")
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("sharded", [True, False])
+def test_names_that_the_index_lacks(quantizer, X, Q, tmp_path, keyed, sharded):
+    rows = X[: len(KEYS)]
+    names = KEYS if keyed else list(range(len(KEYS)))
+    unknown, known = (["other", b"7", 8], 7) if keyed else ([1000, 2000, -5], 7)
+    if sharded:
+        index = cc.ShardedIndex.build(tmp_path / "index", quantizer, rows, 2, ids=names, keys=keyed)
+    else:
+        index = cc.Index(quantizer, keys=keyed).add(rows, names)
+    none, all_of_them = (None if keyed else -1), index.search(Q, 3)[1].tolist()
+    # In exclude they are harmless, alone or beside others, and nothing is said: warnings are errors here.
+    assert index.search(Q, 3, exclude=unknown)[1].tolist() == all_of_them
+    assert not (index.search(Q, len(KEYS), exclude=[*unknown, known])[1] == known).any()
+    # In filter they are of no account, and where nothing else is there to be found, a warning says it.
+    found = index.search(Q, 3, filter=[*unknown, known])[1]
+    assert all(row == [known, none, none] for row in found.tolist())
+    each = [unknown] * len(Q)
+    assert all(row == [none] * 3 for row in index.search(Q, 3, filter=each)[1].tolist())
+    kind = "keys" if keyed else "ids"
+    with pytest.warns(cc.FilterWarning, match=f"filter holds 3 {kind}, and the index has none of them") as caught:
+        found = index.search(Q, 3, filter=unknown)[1]
+    assert caught[0].filename == __file__ and all(row == [none] * 3 for row in found.tolist())
+    with pytest.warns(cc.FilterWarning, match="different keys" if keyed else "the first is 1000") as caught:
+        assert len(index.search_above(Q, -1e9, filter=unknown).ids) == 0
+    assert caught[0].filename == __file__
+    index.search(Q, 3, filter=[])  # asks for nothing
+
+
 def test_reranking_by_key(index, X, Q):
     rows = X[: len(KEYS)]
     want = index.search(Q, 3, rerank=rows)

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,6 +269,37 @@ def test_a_build_goes_on_where_it_was_interrupted(quantizer, tmp_path):
     assert not [path for path in path.iterdir() if path.suffix == ".part"]
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_build_names_vectors_as_it_is_told(quantizer, tmp_path, keyed):
+    rows, path = X[:900], tmp_path / "index"
+    order = np.random.default_rng(0).permutation(900)
+    ids = [("row", int(i)) for i in order] if keyed else order * 3 + 1
+
+    def interrupt(stage, done, total):
+        if done == 600:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cc.ShardedIndex.build(path, quantizer, rows, 3, ids=ids, keys=keyed, progress=interrupt)
+    with pytest.raises(ValueError, match="other vectors"):
+        cc.ShardedIndex.build(path, quantizer, rows, 3, ids=ids[::-1], keys=keyed)
+    index = cc.ShardedIndex.build(path, quantizer, rows, 3, ids=ids, keys=keyed)
+    whole = cc.Index(quantizer, keys=keyed).add(rows, ids)
+    assert index.has_keys == keyed and index.ids.tolist() == list(ids) == whole.ids.tolist()
+    found, want = index.search(Q, 30), whole.search(Q, 30)
+    np.testing.assert_array_equal(found[0], want[0])
+    assert found[1].tolist() == want[1].tolist()
+    assert index.remove(ids[5:7]) == 2 and len(index.add(rows[:1], [ids[5]])) == 899
+    for wrong, match in [
+        ({"ids": [*ids[:-1], ids[0]], "keys": keyed}, "ids hold .* twice: want another for each vector"),
+        ({"ids": ids[:-1], "keys": keyed}, "ids ha.*899.*one for each vector"),
+        ({"keys": True}, "ids is None: give a key for each vector"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            cc.ShardedIndex.build(tmp_path / "other", quantizer, rows, 3, **wrong)
+    assert not (tmp_path / "other").exists() or len(cc.ShardedIndex.open(tmp_path / "other")) == 0
+
+
 def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, capsys):
     from compcodes.cli import main
 
@@ -293,6 +325,14 @@ def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, cap
     assert found[0] == found[1] and (np.array(found[0]) % 2 == 1).all()
     found = [run("search", at, "queries.npy", "--rerank", "vectors")[1]["scores"] for at in ("folder", "index")]
     assert found[0] == found[1]
+    names = [f"doc {i}" for i in range(3000)]
+    Path("names.txt").write_text("\n".join(names))
+    np.save("numbers.npy", np.arange(3000) * 2 + 9)
+    for given, name in [("names.txt", names.__getitem__), ("numbers.npy", lambda i: 2 * i + 9)]:
+        code, built = run("build", "model", "vectors", "-o", f"folder-{given}", "--shards", "3", "--ids", given)
+        assert code == 0 and (built["vectors"], built["shards"]) == (3000, 3)
+        found = run("search", f"folder-{given}", "queries.npy")[1]["ids"]
+        assert found == [[name(i) for i in row] for row in run("search", "index", "queries.npy")[1]["ids"]]
     described = run("info", "folder")[1]
     assert (described["kind"], described["vectors"], described["shards"]) == ("sharded index", 3000, 3)
     for wrong, match in [

@@ -10,7 +10,7 @@
 from compcodes import _interrupt  # isort: skip  # first: the rest takes a while
 from compcodes import data, evaluate, quantizers
 from compcodes._core import __version__
-from compcodes.index import Above, Index, MetricWarning
+from compcodes.index import Above, FilterWarning, Index, MetricWarning
 from compcodes.quantizers import (
     CartesianKMeans,
     CompositionalCodes,
@@ -34,6 +34,7 @@ __all__ = [
     "Beam",
     "CartesianKMeans",
     "CompositionalCodes",
+    "FilterWarning",
     "Greedy",
     "Index",
     "InnerProduct",

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes._keys import as_keys, listed
+from compcodes._keys import as_keys, key_array, listed
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["FilterLike", "as_filter"]
+__all__ = ["FilterLike", "FilterWarning", "as_filter", "warn_of_unknown"]
 
 FilterLike: TypeAlias = Any
 """A mask, ids or keys, a range; or one of them for each query: lists, a sparse matrix, a boolean matrix."""
 
 _LARGEST = 2**63 - 1
 """The largest id that there can be."""
+
+
+class FilterWarning(UserWarning):
+    """A search is confined to names of which the index has none, so that it finds nothing."""
+
+
+def warn_of_unknown(allowed: Any, contains: Callable[[Any], bool]) -> None:
+    """Warn where `filter` as the core takes it names vectors, and none that there is: keys of another type, maybe.
+
+    Those of each query may well be unknown, and masks and ranges name no vectors one by one.
+    """
+    is_names = isinstance(allowed, list) or (isinstance(allowed, np.ndarray) and allowed.dtype == np.int64)
+    if not is_names or not len(allowed) or any(map(contains, allowed)):
+        return
+    first = repr(key_array(allowed[:1], (1,))[0]) if isinstance(allowed, list) else str(allowed[0])
+    kind, hint = ("keys", "; 7 and '7' are different keys") if isinstance(allowed, list) else ("ids", "")
+    warnings.warn(
+        f"filter holds {len(allowed):,} {kind}, and the index has none of them (the first is {first}{hint}): nothing "
+        "is found",
+        FilterWarning,
+        stacklevel=4,
+    )
 
 
 def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:

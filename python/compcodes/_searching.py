@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, check_rows
-from compcodes._filters import FilterLike, as_filter
+from compcodes._filters import FilterLike, as_filter, warn_of_unknown
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 
@@ -71,6 +71,7 @@ def search(
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(index._quantizer._lists is not None, n_probe, recall, certify)
     limits, report = as_limits(index.has_keys, filter, exclude, len(queries)), staged(progress, "search")
+    warn_of_unknown(limits[0], core.contains)
 
     def answer(scores: NDArray[np.float32], names: Any, certified: Any = None) -> Found:
         ids = index._names.read(names, scores.shape)
@@ -106,6 +107,7 @@ def above(
     queries = as_queries(Q, index.dimension)
     each, report = as_floors(score, len(queries)), staged(progress, "search")
     limits = as_limits(index.has_keys, filter, exclude, len(queries))
+    warn_of_unknown(limits[0], index._core.contains)
     indptr, names, scores = index._core.search_above(queries, each, *limits, index.n_jobs, report)
     return Above(indptr, index._names.read(names, scores.shape), scores)
 

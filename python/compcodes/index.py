@@ -14,7 +14,7 @@ from compcodes import _core
 from compcodes import _searching as searching
 from compcodes._arrays import as_codes, as_vectors, check_jobs
 from compcodes._choices import Metric
-from compcodes._filters import FilterLike
+from compcodes._filters import FilterLike, FilterWarning
 from compcodes._names import Names
 from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
@@ -36,7 +36,7 @@ else:
 
     Name = TypeVar("Name")
 
-__all__ = ["Above", "Index", "MetricWarning"]
+__all__ = ["Above", "FilterWarning", "Index", "MetricWarning"]
 
 
 class Index(Generic[Name]):
@@ -368,10 +368,11 @@ class Index(Generic[Name]):
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. For each query its own:
             nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns are
-            ids, or a boolean matrix (nq, len(index)). Ids that the index has not are of no account.
+            ids, or a boolean matrix (nq, len(index)). Ids or keys that the index does not have are of no account; where
+            it has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
         exclude : like `filter`, optional
             Do not find these, such as what a user has already: ``exclude=[history_of_a, history_of_b]``, or the CSR
-            matrix of users and items.
+            matrix of users and items. What the index does not have is of no account, and nothing is said of it.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
             are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is

@@ -84,9 +84,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--{option} compares codes with vectors: it needs them instead of --codes")
     if args.codes is not None and (args.column or args.id_column):
         raise UsageError("--column and --id-column are of the file of vectors, which --codes takes the place of")
-    for option, value in (("--codes", args.codes), ("--ids", args.ids), ("--id-column", args.id_column)):
-        if args.shards is not None and value is not None:
-            raise UsageError(f"--shards takes vectors, whose ids are the numbers of their rows: leave out {option}")
+    if args.shards is not None and args.codes is not None:
+        raise UsageError("--shards encodes vectors, a shard at a time: give them, and leave out --codes")
     if args.scheduler is not None and args.shards is None:
         raise UsageError("--scheduler encodes shards: it needs --shards N")
     if args.id_column is not None:
@@ -148,8 +147,10 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"-o {args.output}: the folder holds something else than a sharded index")
     model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
-    names |= {"X": str(args.vectors), "shard": args.model}
+    ids = None if args.ids is None else load_names(args.ids)
+    names |= {"X": str(args.vectors), "shard": args.model, "ids": str(args.ids)}
     given = {"scale": args.scale, "residuals": args.residuals, "exact_norms": not args.compact_norms}
+    given["keys"] = ids is not None and ids.dtype == object
     with (
         called(names),
         Stopwatch() as watch,
@@ -164,6 +165,7 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
             args.shards,
             args.metric,
             args.jobs,
+            ids=ids,
             client=client,
             progress=args.progress,
             **given,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import Index, ShardedIndex
+from compcodes import FilterWarning, Index, ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -79,7 +81,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
     names |= {"filter": str(args.filter), "exclude": str(args.exclude), "n_probe": "--probe", "recall": "--recall"}
     given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
-    with called(names), cluster_of(args.scheduler) as client, Stopwatch() as watch:
+    with (
+        called(names),
+        cluster_of(args.scheduler) as client,
+        Stopwatch() as watch,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", FilterWarning)
         given |= {"exclude": excluded, "n_probe": args.probe, "recall": args.recall}
         given |= {"client": client} if isinstance(index, ShardedIndex) else {}
         scores, ids = index.search(Q, k, **given)
@@ -95,6 +103,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if path is not None:
             save(path, array)
     result: dict[str, Any] = {
+        **({"warning": f"--{caught[0].message}"} if caught else {}),
         "queries": len(ids),
         "k": k,
         "vectors": len(index),
@@ -127,6 +136,8 @@ def _text(key: object) -> str:
 
 def show(result: dict[str, Any]) -> None:
     """Print the answers, or where they are."""
+    if "warning" in result:
+        print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     if "ids" in result:
         for query, (ids, scores) in enumerate(zip(result["ids"], result["scores"], strict=True)):
             for rank, (id_, score) in enumerate(zip(ids, scores, strict=True), start=1):

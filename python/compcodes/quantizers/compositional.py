@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import RandomState, as_vectors
+from compcodes._arrays import RandomState, as_numbers, as_vectors
 from compcodes._choices import Effort, EncoderName, LossName, Metric, Selection, Start
 from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
@@ -405,10 +405,14 @@ class CompositionalCodes(Quantizer):
         ------
         ValueError
             They have another shape, or hold NaN or infinity.
+        TypeError
+            They are not of real numbers.
         """
-        codebooks = np.array(codebooks, dtype=np.float32, order="C")
-        if codebooks.ndim != 3:
-            raise ArgumentValueError("codebooks", f"has shape {codebooks.shape}: want (M, K, d)")
+        given = as_numbers("codebooks", codebooks)
+        if given.ndim != 3:
+            raise ArgumentValueError("codebooks", f"has shape {given.shape}: want (M, K, d)")
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+            codebooks = np.array(given, dtype=np.float32, order="C")
         _core.check_codebooks(codebooks, selection)
         made = cls._restored(codebooks, selection, {})
         if centroids is not None:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes._arrays import check_rows
+from compcodes._keys import listed
 from compcodes.cluster import Workers, same_version, share_of_threads
 from compcodes.data.files import new_file
 from compcodes.data.many import Files
@@ -76,9 +77,14 @@ def add_all(
     n_shards: int,
     client: Any,
     report: Callable[[int, int], object] | None,
+    ids: Any = None,
 ) -> None:
-    """Add what is not there yet of `n_shards` shards, each of a run of rows whose numbers are the ids."""
+    """Add what is not there yet of `n_shards` shards, each of a run of rows, whose numbers are the ids by default."""
     n = rows.shape[0]
+    names = None if ids is None else _names_of(index, ids, n)
+    if names is not None:
+        digest = hashlib.sha256(repr(names).encode() if isinstance(names, list) else names.tobytes())
+        rows = replace(rows, name=f"{rows.name} ids {digest.hexdigest()[:16]}")
     bounds = [n * i // n_shards for i in range(n_shards + 1)]
     sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
     have = {shard.source for shard in index.shards}
@@ -96,8 +102,9 @@ def add_all(
                 index.path,
                 index._opened,
                 [(path, _core.Index.load(os.fspath(path), True), source)],
-                run[0],
-                in_order=True,
+                # Ids that were given are meant as they are; keys have numbers of their own.
+                run[0] if names is None or index.has_keys else 0,
+                order=list(sources.values()),
             )
         finally:
             path.unlink(missing_ok=True)
@@ -105,12 +112,15 @@ def add_all(
         if report is not None:
             report(done[0], n)
 
+    def own(run: tuple[int, int]) -> Any:
+        return None if names is None else names[slice(*run)]
+
     model = index._opened.manifest.model
     if client is None:
         for run, source in left.items():
             here = done[0]
             within = None if report is None else lambda rows, here=here: report(here + rows, n)
-            add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run))))
+            add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run)), own(run)))
         return
     from distributed import as_completed
 
@@ -119,12 +129,36 @@ def add_all(
     for run, source in left.items():
         blocks = rows.between(*run)
         arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
-        futures[workers.submit(_write_there, _core.__version__, folder, model, run[0], *arguments)] = run, source
+        future = workers.submit(_write_there, _core.__version__, folder, model, run[0], own(run), *arguments)
+        futures[future] = run, source
     for future in as_completed(futures):  # type: ignore[no-untyped-call]
         add(*futures.pop(future), folder / future.result())
 
 
-def _write_there(version: str, folder: Path, model: str, first: int, *blocks: Any) -> str:
+def _names_of(index: ShardedIndex, ids: Any, n: int) -> NDArray[np.int64] | list[Any]:
+    """Check the ids or keys of all rows, before any of them is encoded."""
+    given = index._opened.names.given(ids, n)  # as the core takes them
+    if isinstance(given, list):
+        values: Any = listed(ids)
+        seen, again = set(), None
+        for key, text in zip(values, given, strict=True):
+            if text in seen:
+                again = repr(key)
+                break
+            seen.add(text)
+    else:
+        values = given
+        ascending = np.sort(given)
+        doubled = ascending[1:][ascending[1:] == ascending[:-1]]
+        if n and ascending[0] < 0:
+            raise ArgumentValueError("ids", f"hold {ascending[0]}: want at least 0")
+        again = str(doubled[0]) if len(doubled) else None
+    if again is not None:
+        raise ArgumentValueError("ids", f"hold {again} twice: want another for each vector")
+    return values  # type: ignore[no-any-return]
+
+
+def _write_there(version: str, folder: Path, model: str, first: int, names: Any, *blocks: Any) -> str:
     """Write a shard, on a worker; returns the name of the file."""
     same_version(version)
     if not (folder / model).exists():
@@ -132,7 +166,7 @@ def _write_there(version: str, folder: Path, model: str, first: int, *blocks: An
             2, "a worker does not see the folder of the index: is it at this path there", str(folder)
         )
     source = blocks[0] if blocks and isinstance(blocks[0], _OfFiles) else blocks
-    return _write(folder, model, share_of_threads(), None, (first, source)).name
+    return _write(folder, model, share_of_threads(), None, (first, source), names).name
 
 
 def _write(
@@ -141,8 +175,9 @@ def _write(
     n_jobs: int | None,
     report: Callable[[int], object] | None,
     vectors: tuple[int, Any],
+    names: Any = None,
 ) -> Path:
-    """Write an index of some vectors, from a row of the whole on, to a new file in the folder."""
+    """Write an index of some vectors, from a row of the whole on, to a new file in the folder; `names` are theirs."""
     index = Index.load(folder / model, n_jobs)
     start, source = vectors
     blocks: Iterable[Any] = source.blocks() if isinstance(source, _OfFiles) else source
@@ -153,7 +188,7 @@ def _write(
             chunk, row = array[first : first + step], start + len(index)
             with np.errstate(over="ignore"):  # an error names the row of the whole
                 check_rows("X", chunk.astype(np.float32, copy=False), np.arange(row, row + len(chunk)))
-            index.add(chunk)
+            index.add(chunk, None if names is None else names[len(index) : len(index) + len(chunk)])
             if report is not None:
                 report(len(index))
     path = new_file(folder)

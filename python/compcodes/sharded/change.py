@@ -53,9 +53,9 @@ def take(
     before: Opened,
     files: list[tuple[Path, _core.Index, str | None]],
     first_id: int | None = None,
-    in_order: bool = False,
+    order: list[str] | None = None,
 ) -> None:
-    """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their ids.
+    """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their sources.
 
     `before` is a version that is open already; the new one is not opened.
     """
@@ -80,8 +80,9 @@ def take(
             os.replace(path, folder / name)
             shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
             next_id = max(next_id, high + 1)
-        if in_order:
-            shards.sort(key=lambda shard: shard.first_id)
+        if order is not None:
+            place = {source: at for at, source in enumerate(order)}
+            shards.sort(key=lambda shard: place[shard.source or ""])
         return replace(current, shards=tuple(shards), next_id=next_id)
 
     commit(folder, made)

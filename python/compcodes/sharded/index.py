@@ -147,6 +147,8 @@ class ShardedIndex:
         scale: bool = False,
         exact_norms: bool = True,
         residuals: bool = False,
+        ids: ArrayLike | None = None,
+        keys: bool = False,
         client: Any = None,
         progress: ProgressLike = None,
     ) -> Self:
@@ -158,10 +160,14 @@ class ShardedIndex:
             The folder: a new one, or that of an interrupted build of the same vectors with the same model.
         quantizer : CompositionalCodes, another Quantizer, or any object like one
         X : (n, d) array, `compcodes.data.Files`, or dask.array
-            Vectors, read a shard at a time. Their ids are the numbers of their rows.
+            Vectors, read a shard at a time.
         n_shards : int, default 1
         metric, n_jobs, scale, exact_norms, residuals
             As of `Index`.
+        ids : (n,) int, optional
+            The id of each vector, by default the number of its row. With ``keys=True``: n keys.
+        keys : bool, default False
+            Vectors are named by keys, as in `Index`.
         client : dask.distributed.Client, optional
             Encode on its workers, which write to the folder: it must be at the same path for all of them.
         progress : callable or True, optional
@@ -183,17 +189,19 @@ class ShardedIndex:
 
         rows = build.rows_of(X if hasattr(X, "shape") else as_vectors(X, "X"))
         n_shards = as_count("n_shards", n_shards)
+        settings = {"scale": scale, "exact_norms": exact_norms, "residuals": residuals, "keys": keys}
+        if keys and ids is None:
+            raise ArgumentValueError("ids", "is None: give a key for each vector, since keys is True")
         if not is_sharded(path):
-            settings = {"scale": scale, "exact_norms": exact_norms, "residuals": residuals}
             index = cls.create(path, quantizer, metric, n_jobs, **settings)
         else:
             index = cls(path, n_jobs)
-            own = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals)
+            own = Index(quantizer, metric, n_jobs, **settings)
             refuse_other(index._opened.manifest, own, "the quantizer")
         if rows.shape[1] != index._opened.manifest.shape[2]:
             dims = index._opened.manifest.shape[2]
             raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
-        build.add_all(index, rows, n_shards, client, staged(progress, "build"))
+        build.add_all(index, rows, n_shards, client, staged(progress, "build"), ids)
         return index.refresh()
 
     def add(
@@ -373,9 +381,9 @@ class ShardedIndex:
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
             Find only these, as in `Index.search`: a mask in the order of `ids`, ids, a range of ids; or one of them for
-            each query.
+            each query. A `FilterWarning` says where the index has none of them.
         exclude : like `filter`, optional
-            Do not find these.
+            Do not find these. What the index does not have is of no account.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`, of which only the candidates' rows are read; or a callable
             that is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d). Scores are

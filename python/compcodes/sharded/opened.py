@@ -49,6 +49,11 @@ class Opened:
             raise ValueError(f"the index has no id {wanted[int(np.argmax(found < 0))]}")
         return found
 
+    def contains(self, name: int | str) -> bool:
+        """Tell whether there is a vector of this name, written as the core takes it."""
+        one: Any = [name] if isinstance(name, str) else np.array([name], np.int64)
+        return bool(self.shards.find(one)[0] >= 0)
+
     @property
     def starts(self) -> NDArray[np.int64]:
         """Return how many vectors there are before each shard, and in all; removed ones too."""

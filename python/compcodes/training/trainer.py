@@ -272,7 +272,9 @@ class Trainer:
         b += pull * _means(uses, start, K)
         # Weights and codewords of any magnitude fit float32 then. Powers of two: nothing is rounded.
         scale = 2.0 ** -max(np.floor(np.log2(uses.mean() or 1.0)), -1000.0)
-        size = 2.0 ** np.floor(np.log2(np.abs(start).max() or 1.0))
+        # A batch may be of another magnitude than the codebooks that training goes on from.
+        means = np.abs(b).max(axis=1) / np.maximum(uses, 1)
+        size = 2.0 ** np.floor(np.log2(max(np.abs(start).max(), means.max()) or 1.0))
         before = None if past is None else (past[0] * scale).astype(np.float32)
 
         def apply(P: Doubles) -> Doubles:

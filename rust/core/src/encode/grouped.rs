@@ -15,7 +15,7 @@ use super::errors::{check_rows, errors};
 use super::target::{Rest, StretchedTarget};
 use super::{Encode, Encoder, Encoding, Improved, Loss, Objective, Product, Start, Target};
 use crate::codebooks::{Codebooks, Selection};
-use crate::error::Result;
+use crate::error::{Result, invalid};
 use crate::isa::{self, Isa};
 use crate::linalg::gemm::{Panels, Tiles};
 use crate::monitor::Monitor;
@@ -262,7 +262,7 @@ pub(super) struct Rotation {
 /// x · `basis` (d, w) for each row x of `x` (n, d), (n, w). The result depends on nothing but the row.
 ///
 /// # Errors
-/// `x` has another d, or a row that is not finite; or `monitor` cancels.
+/// `x` has another d, a row that is not finite, or one whose rotation is beyond f32; or `monitor` cancels.
 pub fn rotated(x: &dyn Vectors, basis: ArrayView2<'_, f32>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
     check_dim(x, "X", basis.nrows())?;
     let rotation = Rotation::new(basis)?;
@@ -298,8 +298,14 @@ impl Rotation {
                     out.resize(tiles.rows() * columns, 0.0);
                     let (panels, start) = (&self.panels, &self.zeros[..]);
                     isa::run(self.isa, Product { tiles, rows, panels, start, out });
-                    for (to, from) in rotated.chunks_exact_mut(width).zip(out.chunks_exact(columns)) {
+                    for (r, (to, from)) in rotated.chunks_exact_mut(width).zip(out.chunks_exact(columns)).enumerate() {
                         to.copy_from_slice(&from[..width]);
+                        if !to.iter().all(|value| value.is_finite()) {
+                            let row = first + i * CHUNK + r;
+                            return Err(invalid!(
+                                "{what} row {row} holds values too large for groups of codebooks in float32: scale it down"
+                            ));
+                        }
                     }
                     Ok(())
                 },
