@@ -8,6 +8,10 @@ is the case, so a few splits are tried: see `GroupTrainer.split`.
 
 A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
 along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
+
+Where most of what there is to say lies in few components, no split leaves a group enough: all bytes of a group cannot
+say what codebooks over all dimensions say. Then the codebooks of one group come before the others, as a trunk: a small
+model of all dimensions, whose errors the groups approximate.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from compcodes.training import encoders
 from compcodes.training.joint import Joint
 from compcodes.training.lists import left
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.shards import Base, Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer
 
 __all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
@@ -53,15 +57,22 @@ SAMPLE = 50_000
 """The most vectors that the rotation is learnt from."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
+TRUNK = 0.9
+"""What a trunk must leave of the squared error that is left without one: products of vectors with all its codewords
+take a while."""
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these."""
+    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these.
+
+    `trunk` codebooks of all dimensions come before those of the groups.
+    """
 
     members: list[int]
     sizes: list[int]
     basis: Floats
+    trunk: int = 0
 
     def columns(self, group: int) -> slice:
         """Return which columns span a group."""
@@ -69,13 +80,21 @@ class Groups:
         return slice(first, first + self.sizes[group])
 
     def places(self, group: int) -> slice:
-        """Return which codebooks are those of a group."""
+        """Return which codebooks are those of a group, after the trunk's."""
         first = sum(self.members[:group])
         return slice(first, first + self.members[group])
 
-    def parts(self) -> tuple[list[int], list[int], Floats]:
+    def parts(self) -> tuple[list[int], list[int], Floats, int]:
         """Return all of it as the core takes it."""
-        return self.members, self.sizes, self.basis
+        return self.members, self.sizes, self.basis, self.trunk
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which of the ways to split, after a trunk of so many codebooks."""
+
+    deal: int
+    trunk: int = 0
 
 
 def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
@@ -177,6 +196,40 @@ class GroupTrainer:
 
     def run(self, init: str) -> tuple[Trained, Groups]:
         """Train from `init`, "residual" or "random"; codes are of no use, and left out."""
+        self._shards.check()
+        plan = self.plan()
+        if plan.trunk == 0:
+            return self._run(init, plan)
+        whole, rest = self.whole, self.whole.n_codebooks - plan.trunk
+        report = whole.report
+        own = replace(
+            whole,
+            n_codebooks=plan.trunk,
+            objective=Objective(directions=whole.objective.directions),
+            report=report and (lambda done, total: report(done, 2 * total)),
+        )
+        trunk = own.run(init)
+        shards = self._after(trunk.codebooks, trunk.codes)
+        others = replace(
+            whole,
+            shards=shards,
+            n_codebooks=rest,
+            seed=(whole.seed + self.n_groups) % 2**64,
+            report=report and (lambda done, total: report(total + done, 2 * total)),
+        )
+        trained, groups = GroupTrainer(others, self.n_groups - 1)._run(init, replace(plan, trunk=0))
+        codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
+        return replace(trained, codebooks=codebooks), replace(groups, trunk=plan.trunk)
+
+    def _after(self, codebooks: Floats, codes: Any) -> Local:
+        """Return the vectors, of which what the trunk says is given, and the centroids of their lists."""
+        vectors = self._vectors
+        given = _core.decode(codebooks, codes, self.whole.n_jobs)
+        if vectors.base is not None:
+            given += vectors.base.rows[vectors.base.places]
+        return replace(vectors, base=Base(given, np.arange(len(given)), self.whole.objective.eta))
+
+    def _run(self, init: str, plan: Plan) -> tuple[Trained, Groups]:
         started = time.perf_counter()
         history: list[dict[str, Any]] = []
 
@@ -185,9 +238,8 @@ class GroupTrainer:
             history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
 
         whole = self.whole
-        self._shards.check()
-        groups = self.split()
         words, codes = [], []
+        groups = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)[plan.deal]
         for group in range(self.n_groups):
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
@@ -206,41 +258,57 @@ class GroupTrainer:
             whole.report(1, 1)
         return Trained(self._assembled(groups, best), None, history), groups
 
-    def split(self) -> Groups:
-        """Return the split with the least squared error, after a short training on some vectors, of some others."""
+    def plan(self) -> Plan:
+        """Return the plan with the least squared error, after a short training on some vectors, of some others."""
         whole = self.whole
         sample = self._shards.sampled(TRIED, whole.seed)
-        candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
         n = len(sample.X)
         kept = np.arange(n) % 4 > 0
         if n < 8:
-            return candidates[0]
-        own, other = (np.asarray(sample.X[np.flatnonzero(rows)]) for rows in (kept, ~kept))
+            return Plan(0)
+        own, other = (np.asarray(sample.X[np.flatnonzero(rows)], np.float32) for rows in (kept, ~kept))
         weights = (None, None) if sample.weights is None else (sample.weights[kept], sample.weights[~kept])
         if weights[1] is not None and not (weights[0].any() and weights[1].any()):
-            return candidates[0]
+            return Plan(0)
 
-        def error(groups: Groups) -> float:
+        def left(X: Floats, Y: Floats, n_codebooks: int) -> tuple[Floats, Floats]:
+            """Return what codebooks trained on `X` leave of it, and of `Y`."""
+            trainer = replace(
+                whole,
+                shards=Local(X, weights[0], whole.n_jobs),
+                n_codebooks=n_codebooks,
+                n_codewords=min(whole.n_codewords, CODEWORDS_TRIED),
+                objective=Objective(),
+                encoder=encoders.Beam(2),
+                anneal=0,
+                max_iter=1,
+                report=None,
+            )
+            words = trainer.run("residual").codebooks
+            coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
+            both = (Z - _core.decode(words, coder.encode(Z, whole.n_jobs), whole.n_jobs) for Z in (X, Y))
+            return next(both), next(both)
+
+        def error(groups: Groups, X: Floats, Y: Floats) -> float:
             total = 0.0
-            for group in range(self.n_groups):
-                trainer = replace(
-                    whole,
-                    shards=Local(self._rotated(own, groups, group), weights[0], whole.n_jobs),
-                    n_codebooks=groups.members[group],
-                    n_codewords=min(whole.n_codewords, CODEWORDS_TRIED),
-                    objective=Objective(),
-                    encoder=encoders.Beam(2),
-                    anneal=0,
-                    max_iter=1,
-                    report=None,
-                )
-                words, rest = trainer.run("residual").codebooks, self._rotated(other, groups, group)
-                coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
-                left = rest - _core.decode(words, coder.encode(rest, whole.n_jobs), whole.n_jobs)
-                total += np.average(np.einsum("ij,ij->i", left, left, dtype=np.float64), weights=weights[1])
+            for group, members in enumerate(groups.members):
+                off = left(self._rotated(X, groups, group), self._rotated(Y, groups, group), members)[1]
+                total += np.average(np.einsum("ij,ij->i", off, off, dtype=np.float64), weights=weights[1])
             return total
 
-        return min(candidates, key=error)
+        def tried(shards: Local, X: Floats, Y: Floats, n_codebooks: int, n_groups: int) -> tuple[float, int]:
+            candidates = splits(self._covariance(shards), n_codebooks, whole.n_codewords, n_groups)
+            return min((error(groups, X, Y), deal) for deal, groups in enumerate(candidates))
+
+        M = whole.n_codebooks
+        least, deal = tried(self._shards, own, other, M, self.n_groups)
+        trunk = max(-(-M // self.n_groups), min(CODEWORDS // whole.n_codewords, M // 2))
+        trunk = min(trunk, M - self.n_groups + 1, TOGETHER)
+        if self.n_groups == 1 or M - trunk > TOGETHER * (self.n_groups - 1):
+            return Plan(deal)
+        rest = left(own, other, trunk)
+        after, own_deal = tried(Local(rest[0], weights[0], whole.n_jobs), *rest, M - trunk, self.n_groups - 1)
+        return Plan(own_deal, trunk) if after < TRUNK * least else Plan(deal)
 
     @property
     def _passes(self) -> int:
@@ -265,9 +333,10 @@ class GroupTrainer:
         """What codewords are to add up to: of vectors in lists, what the centroids leave."""
         return left(self._vectors)
 
-    def _covariance(self) -> Doubles:
+    def _covariance(self, shards: Local | None = None) -> Doubles:
         """Second moments about the mean, by weight, of vectors as directions stretch them."""
-        shards, d = self._shards, self._shards.shape[1]
+        shards = shards or self._shards
+        d = shards.shape[1]
         sample = shards.sampled(SAMPLE, self.whole.seed)
         total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
         rows = max((1 << 22) // d, 1)
