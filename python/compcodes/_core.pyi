@@ -76,7 +76,7 @@ class Encoder:
         n_jobs: int | None = None,
         start: tuple[str, int] | None = None,
         directions: _F32 | None = None,
-        groups: tuple[list[int], list[int], _F32] | None = None,
+        groups: tuple[list[int], list[int], _F32, int] | None = None,
     ) -> Encoder: ...
     def encode(self, x: NDArray[Any] | Target, n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
@@ -198,7 +198,7 @@ class Model:
         metric: str | None = None,
         parameters: str = "{}",
         lists: Lists | None = None,
-        groups: tuple[list[int], list[int], _F32] | None = None,
+        groups: tuple[list[int], list[int], _F32, int] | None = None,
     ) -> Model: ...
     @staticmethod
     def load(path: str) -> Model: ...
@@ -223,7 +223,7 @@ class Model:
     @property
     def subspaces(self) -> tuple[list[int], _F32 | None] | None: ...
     @property
-    def groups(self) -> tuple[list[int], list[int], _F32] | None: ...
+    def groups(self) -> tuple[list[int], list[int], _F32, int] | None: ...
     @property
     def metric(self) -> str | None: ...
     @property

@@ -22,10 +22,11 @@ from compcodes.cluster import again
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._settings import coder, count_groups, count_lists, initial, iterations, loss_of
+from compcodes.training import groups as training_groups
 from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
-from compcodes.training.groups import CODEWORDS, ETA, TOGETHER, Groups, GroupTrainer
+from compcodes.training.groups import Groups, GroupTrainer
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
@@ -182,6 +183,7 @@ def train(
 ) -> Fitted:
     """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters ask for it."""
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
+    eta: float | None = 1.0
     n, d = plain.shape
     init, n_groups = initial(model, d), count_groups(model, d, n)
     if n_groups > 1 and not isinstance(init, str):
@@ -191,18 +193,19 @@ def train(
             "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
         )
     if isinstance(loss, losses.InnerProduct):
-        tuner = trainer_of(model, plain, seed, staged(progress, "choose loss"))
-        if n_groups > 1:  # weights are those that suit one group
-            tuner = replace(tuner, n_codebooks=min(max(CODEWORDS // model.n_codewords, 1), model.n_codebooks, TOGETHER))
-            loss = replace(loss, eta=loss.eta or ETA)
+        tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
+        if n_groups > 1:  # what queries want is chosen for one of them
+            tuner = replace(tuner, n_codebooks=training_groups.alone(model.n_codebooks, model.n_codewords))
+            power = training_groups.POWER if loss.weight_power is None else loss.weight_power
+            loss = replace(loss, eta=eta or training_groups.ETA, weight_power=power)
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:
         divided = training_lists.Whole(shards) if isinstance(shards, Local) else cast(training_lists.Divided, shards)
-        count, eta = count_lists(model, shards.shape[0]), getattr(loss, "eta", None) or 1.0
+        count, along = count_lists(model, shards.shape[0]), getattr(loss, "eta", None) or 1.0
         report = staged(progress, "lists")
         made, shards = training_lists.train_lists(
-            divided, count, eta, model.metric, queries, seed, model.n_jobs, report
+            divided, count, along, model.metric, queries, seed, model.n_jobs, report
         )
     trainer = trainer_of(model, shards, seed, staged(progress, "fit")).with_loss(loss, queries)
     if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
@@ -210,7 +213,10 @@ def train(
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
     if n_groups == 1:
         return Fitted(trainer, trainer.run(init), loss, made, None)
-    trained, groups = GroupTrainer(trainer, n_groups).run(cast(str, init))
+    trained, groups, eta = GroupTrainer(trainer, n_groups, eta, queries).run(cast(str, init))
+    if isinstance(loss, losses.InnerProduct):
+        loss = replace(loss, eta=eta)
+    trainer = replace(trainer, objective=replace(trainer.objective, eta=eta))
     return Fitted(trainer, trained, loss, made, groups)
 
 

@@ -391,9 +391,9 @@ class CompositionalCodes(Quantizer):
 
     @property
     def n_groups_(self) -> int:
-        """Groups that the codebooks are in."""
+        """Groups that the codebooks are in, a trunk included."""
         self._fitted()
-        return 1 if self._groups is None else len(self._groups.sizes)
+        return 1 if self._groups is None else len(self._groups.sizes) + (self._groups.trunk > 0)
 
     @classmethod
     def from_codebooks(

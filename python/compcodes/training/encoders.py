@@ -21,7 +21,7 @@ from compcodes.training.losses import Objective
 __all__ = ["Beam", "Coder", "Encoder", "Greedy", "LocalSearch", "Pass", "as_encoder", "of", "parameters"]
 
 
-Parts: TypeAlias = tuple[list[int], list[int], NDArray[np.float32]]
+Parts: TypeAlias = tuple[list[int], list[int], NDArray[np.float32], int]
 """Codebooks and dimensions of each group, and the columns (d, Σ d_g) that span them."""
 
 

@@ -8,6 +8,10 @@ is the case, so a few splits are tried: see `GroupTrainer.split`.
 
 A group is trained like a small model, for the squared error. Then the groups learn from each other, where an error
 along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
+
+Where most of what there is to say lies in few components, no split leaves a group enough: all bytes of a group cannot
+say what codebooks over all dimensions say. Then the codebooks of one group come before the others, as a trunk: a small
+model of all dimensions, whose errors the groups approximate.
 """
 
 from __future__ import annotations
@@ -21,16 +25,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import _core
+from compcodes import _core, evaluate
 from compcodes.errors import ArgumentValueError
 from compcodes.training import encoders
 from compcodes.training.joint import Joint
 from compcodes.training.lists import left
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.shards import Base, Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer
+from compcodes.training.tuning import scaled
 
-__all__ = ["TOGETHER", "GroupTrainer", "Groups", "grouped", "splits"]
+__all__ = ["TOGETHER", "GroupTrainer", "Groups", "alone", "grouped", "splits"]
 
 TOGETHER = 64
 """The most codebooks of a group."""
@@ -40,11 +45,19 @@ CODEWORDS = 2048
 """Codewords of all codebooks of a group, about: 8 codebooks of 256."""
 FEW = 512
 """The same where vectors are few."""
-PER_CODEWORD = 10
-"""Vectors that a codeword of a group needs at least. Least squares with p codewords on n vectors leave 1 + p/n of the
-error on other vectors, 1 − p/n on these."""
+PER_CODEWORD = 4
+"""Vectors that a codeword of a group needs at least. Smaller groups overfit less, but find less even of vectors that
+they were not trained on: with 5 vectors a codeword, groups of 8 codebooks beat groups of 3."""
 ETA = 4.0
-"""How much an error along x counts, if nothing is said: in 32 bytes, 2 to 8 found about as much everywhere."""
+"""How much an error along x counts while nothing is known of it."""
+ETAS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""How much an error along x can count, if nothing is said."""
+POWER = 2.0
+"""Rows are weighted by their norm to this power, if nothing is said: 1 to 3 were best on the sets that were tried."""
+SEARCHED = 8000
+"""Vectors that are searched to choose η."""
+QUERIES = 2000
+"""For that."""
 TRIED = 8000
 """Vectors that splits are tried on; a quarter of them only to see how good these are."""
 CODEWORDS_TRIED = 64
@@ -53,15 +66,22 @@ SAMPLE = 50_000
 """The most vectors that the rotation is learnt from."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
+TRUNK = 0.9
+"""What a trunk must leave at most of the squared error that is left without one: products of vectors with all its
+codewords take a while."""
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these."""
+    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these.
+
+    `trunk` codebooks of all dimensions come before those of the groups.
+    """
 
     members: list[int]
     sizes: list[int]
     basis: Floats
+    trunk: int = 0
 
     def columns(self, group: int) -> slice:
         """Return which columns span a group."""
@@ -69,13 +89,21 @@ class Groups:
         return slice(first, first + self.sizes[group])
 
     def places(self, group: int) -> slice:
-        """Return which codebooks are those of a group."""
+        """Return which codebooks are those of a group, after the trunk's."""
         first = sum(self.members[:group])
         return slice(first, first + self.members[group])
 
-    def parts(self) -> tuple[list[int], list[int], Floats]:
+    def parts(self) -> tuple[list[int], list[int], Floats, int]:
         """Return all of it as the core takes it."""
-        return self.members, self.sizes, self.basis
+        return self.members, self.sizes, self.basis, self.trunk
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which of the ways to split, after a trunk of so many codebooks."""
+
+    deal: int
+    trunk: int = 0
 
 
 def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
@@ -103,6 +131,11 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n
     return count
 
 
+def alone(n_codebooks: int, n_codewords: int) -> int:
+    """Return how many codebooks a group has, about, where there are enough vectors."""
+    return min(max(CODEWORDS // n_codewords, 1), n_codebooks, TOGETHER)
+
+
 def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> list[Groups]:
     """Return ways to split vectors of this covariance.
 
@@ -113,6 +146,7 @@ def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: in
     - Dealt out: the largest share first, always to the group that has the least so far, per codebook.
     - Runs of components, from the largest, that have equally much to say per codebook.
     - Runs of equally many.
+    - Runs of the vectors' own dimensions: neighbours may belong together, as pixels do.
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -121,14 +155,15 @@ def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: in
     members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
     shares = _shares(values, n_codebooks * np.log2(n_codewords))
     equal = np.ones(len(shares))
-    deals = (_dealt(shares, members), _runs(shares, members), _runs(equal, members))
+    of_equal = _runs(equal, members)
+    deals = [(vectors, deal) for deal in (_dealt(shares, members), _runs(shares, members), of_equal)]
     return [
         Groups(
             members,
             [len(own) for own in deal],
-            np.ascontiguousarray(vectors[:, np.concatenate(deal)], dtype=np.float32),
+            np.ascontiguousarray(axes[:, np.concatenate(deal)], dtype=np.float32),
         )
-        for deal in deals
+        for axes, deal in (*deals, (np.eye(len(values)), of_equal))
     ]
 
 
@@ -174,9 +209,47 @@ class GroupTrainer:
 
     whole: Trainer
     n_groups: int
+    eta: float | None = 1.0
+    """How much an error along x counts; None to choose it, by these queries or by rows."""
+    queries: Floats | None = None
 
-    def run(self, init: str) -> tuple[Trained, Groups]:
-        """Train from `init`, "residual" or "random"; codes are of no use, and left out."""
+    def run(self, init: str) -> tuple[Trained, Groups, float]:
+        """Train from `init`, "residual" or "random", and return η too; codes are of no use, and left out."""
+        self._shards.check()
+        plan = self.plan()
+        if plan.trunk == 0:
+            return self._run(init, plan)
+        whole, rest = self.whole, self.whole.n_codebooks - plan.trunk
+        report = whole.report
+        own = replace(
+            whole,
+            n_codebooks=plan.trunk,
+            objective=Objective(directions=whole.objective.directions),
+            report=report and (lambda done, total: report(done, 2 * total)),
+        )
+        trunk = own.run(init)
+        shards = self._after(trunk.codebooks, trunk.codes)
+        others = replace(
+            whole,
+            shards=shards,
+            n_codebooks=rest,
+            seed=(whole.seed + self.n_groups) % 2**64,
+            report=report and (lambda done, total: report(total + done, 2 * total)),
+        )
+        after = replace(self, whole=others, n_groups=self.n_groups - 1)
+        trained, groups, eta = after._run(init, replace(plan, trunk=0))
+        codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
+        return replace(trained, codebooks=codebooks), replace(groups, trunk=plan.trunk), eta
+
+    def _after(self, codebooks: Floats, codes: Any) -> Local:
+        """Return the vectors, of which what the trunk says is given, and the centroids of their lists."""
+        vectors = self._vectors
+        given = _core.decode(codebooks, codes, self.whole.n_jobs)
+        if vectors.base is not None:
+            given += vectors.base.rows[vectors.base.places]
+        return replace(vectors, base=Base(given, np.arange(len(given))))
+
+    def _run(self, init: str, plan: Plan) -> tuple[Trained, Groups, float]:
         started = time.perf_counter()
         history: list[dict[str, Any]] = []
 
@@ -185,13 +258,14 @@ class GroupTrainer:
             history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
 
         whole = self.whole
-        self._shards.check()
-        groups = self.split()
         words, codes = [], []
+        groups = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)[plan.deal]
         for group in range(self.n_groups):
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
+        eta = self.eta or self._chosen(groups, words, codes)
+        whole = self.whole = self._weighing(eta)
         state, best = _State.of(self, groups, words, codes), words
         record(state.loss())
         for iteration in range(REFINED if whole.objective.eta > 1 and history[0]["objective"] > 0 else 0):
@@ -204,43 +278,104 @@ class GroupTrainer:
             record(state.loss())
         if whole.report is not None:
             whole.report(1, 1)
-        return Trained(self._assembled(groups, best), None, history), groups
+        return Trained(self._assembled(groups, best), None, history), groups, eta
 
-    def split(self) -> Groups:
-        """Return the split with the least squared error, after a short training on some vectors, of some others."""
-        whole = self.whole
+    def _weighing(self, eta: float) -> Trainer:
+        """Return the whole with a loss where an error along x counts so much."""
+        return replace(self.whole, objective=replace(self.whole.objective, eta=eta))
+
+    def _chosen(self, groups: Groups, words: list[Floats], codes: list[Any]) -> float:
+        """Return the η that finds most of some vectors after a step for it: see `tune`, which is for one group.
+
+        Without the step of the codebooks, which are too short for η > 1, codes of a large η do better than in the end.
+        """
+        whole, vectors = self.whole, self._vectors
+        n = len(vectors.X)
+        order = np.random.default_rng(whole.seed).permutation(n)
+        others = min(QUERIES, n // 5)
+        rows = np.sort(order[others : others + SEARCHED])
+        X, Q = (np.asarray(vectors.X[np.sort(part)], np.float32) for part in (rows, order[: others or 1]))
+        if self.queries is not None:
+            Q = self.queries[np.random.default_rng(whole.seed).permutation(len(self.queries))[:QUERIES]]
+        k, Q = min(10, len(X)), scaled(Q, X)
+        true = _core.exact_search(X, Q, k, n_jobs=whole.n_jobs)[1]
+        base = None if vectors.base is None else vectors.base.of(rows)
+        some = replace(whole, shards=Local(X, None, whole.n_jobs, base), report=None)
+
+        def score(eta: float) -> float:
+            trainer = replace(self, whole=some)
+            trainer.whole = trainer._weighing(eta)
+            state = _State.of(trainer, groups, words, [own[rows] for own in codes])
+            trainer._update(state)
+            trainer._improve(state, 0)
+            found = _core.decode(
+                self._assembled(groups, state.words), np.concatenate(state.codes, axis=1), whole.n_jobs
+            )
+            if base is not None:
+                found += base.rows[base.places]
+            ids = _core.exact_search(found, Q, k, n_jobs=whole.n_jobs)[1]
+            return sum(evaluate.recall(ids, true, R, R) for R in (1, k))
+
+        return max(ETAS, key=score)
+
+    def plan(self) -> Plan:
+        """Return the plan that leaves least after a short training on some vectors: of these, and of some others.
+
+        What is trained on is searched too, where vectors are few, and so are others. There are as many vectors to a
+        codeword as the whole has.
+        """
+        whole, n_codewords = self.whole, min(self.whole.n_codewords, CODEWORDS_TRIED)
         sample = self._shards.sampled(TRIED, whole.seed)
-        candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
         n = len(sample.X)
-        kept = np.arange(n) % 4 > 0
         if n < 8:
-            return candidates[0]
-        own, other = (np.asarray(sample.X[np.flatnonzero(rows)]) for rows in (kept, ~kept))
-        weights = (None, None) if sample.weights is None else (sample.weights[kept], sample.weights[~kept])
-        if weights[1] is not None and not (weights[0].any() and weights[1].any()):
-            return candidates[0]
+            return Plan(0)
+        kept = np.flatnonzero(np.arange(n) % 4)
+        most = max(len(self._shards.X) * n_codewords // whole.n_codewords, 4 * n_codewords)
+        rows = kept[np.linspace(0, len(kept), min(most, len(kept)), endpoint=False).astype(int)], np.arange(0, n, 4)
+        own, other = (np.asarray(sample.X[part], np.float32) for part in rows)
+        weights = [None if sample.weights is None else sample.weights[part] for part in rows]
+        if any(part is not None and not part.any() for part in weights):
+            return Plan(0)
 
-        def error(groups: Groups) -> float:
-            total = 0.0
-            for group in range(self.n_groups):
-                trainer = replace(
-                    whole,
-                    shards=Local(self._rotated(own, groups, group), weights[0], whole.n_jobs),
-                    n_codebooks=groups.members[group],
-                    n_codewords=min(whole.n_codewords, CODEWORDS_TRIED),
-                    objective=Objective(),
-                    encoder=encoders.Beam(2),
-                    anneal=0,
-                    max_iter=1,
-                    report=None,
-                )
-                words, rest = trainer.run("residual").codebooks, self._rotated(other, groups, group)
-                coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
-                left = rest - _core.decode(words, coder.encode(rest, whole.n_jobs), whole.n_jobs)
-                total += np.average(np.einsum("ij,ij->i", left, left, dtype=np.float64), weights=weights[1])
-            return total
+        def left(X: Floats, Y: Floats, n_codebooks: int) -> tuple[Floats, Floats]:
+            """Return what codebooks trained on `X` leave of it, and of `Y`."""
+            trainer = replace(
+                whole,
+                shards=Local(X, weights[0], whole.n_jobs),
+                n_codebooks=n_codebooks,
+                n_codewords=n_codewords,
+                objective=Objective(),
+                encoder=encoders.Beam(2),
+                anneal=0,
+                max_iter=1,
+                report=None,
+            )
+            words = trainer.run("residual").codebooks
+            coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
+            x, y = (Z - _core.decode(words, coder.encode(Z, whole.n_jobs), whole.n_jobs) for Z in (X, Y))
+            return x, y
 
-        return min(candidates, key=error)
+        def error(groups: Groups, X: Floats, Y: Floats) -> float:
+            totals = np.zeros(2)
+            for group, members in enumerate(groups.members):
+                parts = left(self._rotated(X, groups, group), self._rotated(Y, groups, group), members)
+                squares = (np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in parts)
+                totals += [np.average(own, weights=by) for own, by in zip(squares, weights, strict=True)]
+            return float(totals.sum())
+
+        def tried(shards: Local, X: Floats, Y: Floats, n_codebooks: int, n_groups: int) -> tuple[float, int]:
+            candidates = splits(self._covariance(shards), n_codebooks, whole.n_codewords, n_groups)
+            return min((error(groups, X, Y), deal) for deal, groups in enumerate(candidates))
+
+        M = whole.n_codebooks
+        least, deal = tried(self._shards, own, other, M, self.n_groups)
+        trunk = max(-(-M // self.n_groups), min(CODEWORDS // whole.n_codewords, M // 2))
+        trunk = min(trunk, M - self.n_groups + 1, TOGETHER)
+        if self.n_groups == 1 or M - trunk > TOGETHER * (self.n_groups - 1):
+            return Plan(deal)
+        rest = left(own, other, trunk)
+        after, own_deal = tried(Local(rest[0], weights[0], whole.n_jobs), *rest, M - trunk, self.n_groups - 1)
+        return Plan(own_deal, trunk) if after < TRUNK * least else Plan(deal)
 
     @property
     def _passes(self) -> int:
@@ -265,9 +400,10 @@ class GroupTrainer:
         """What codewords are to add up to: of vectors in lists, what the centroids leave."""
         return left(self._vectors)
 
-    def _covariance(self) -> Doubles:
+    def _covariance(self, shards: Local | None = None) -> Doubles:
         """Second moments about the mean, by weight, of vectors as directions stretch them."""
-        shards, d = self._shards, self._shards.shape[1]
+        shards = shards or self._shards
+        d = shards.shape[1]
         sample = shards.sampled(SAMPLE, self.whole.seed)
         total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
         rows = max((1 << 22) // d, 1)

@@ -17,11 +17,13 @@ type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 /// The dimensions of each subspace, and the basis (d, Σ d_m) that spans them, f32.
 type Spans<'py> = (Vec<usize>, Option<Bound<'py, PyArray2<f32>>>);
 
-/// Codebooks and dimensions of each group, and the basis (d, Σ d_g) f32.
-pub(crate) type Groups<'py> = (Vec<usize>, Vec<usize>, PyReadonlyArray2<'py, f32>);
+/// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups.
+type Grouped<Basis> = (Vec<usize>, Vec<usize>, Basis, usize);
+pub(crate) type Groups<'py> = Grouped<PyReadonlyArray2<'py, f32>>;
 
-pub(crate) fn grouping((members, sizes, basis): Groups<'_>) -> PyResult<Grouping> {
-    Grouping::new(members, sizes, basis.as_array().to_owned()).map_err(to_python)
+pub(crate) fn grouping((members, sizes, basis, trunk): Groups<'_>) -> PyResult<Grouping> {
+    let grouping = Grouping::new(members, sizes, basis.as_array().to_owned());
+    grouping.and_then(|grouping| grouping.with_trunk(trunk)).map_err(to_python)
 }
 
 /// A model as files have it.
@@ -163,13 +165,14 @@ impl Model {
         Some((subspaces.sizes().to_vec(), basis))
     }
 
-    /// Codebooks and dimensions of each group, and the basis (d, Σ d_g) f32; `None` where there are no groups.
+    /// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups;
+    /// `None` where there are no groups.
     #[getter]
     #[expect(clippy::type_complexity, reason = "three things")]
-    fn groups<'py>(&self, py: Python<'py>) -> Option<(Vec<usize>, Vec<usize>, Bound<'py, PyArray2<f32>>)> {
+    fn groups<'py>(&self, py: Python<'py>) -> Option<Grouped<Bound<'py, PyArray2<f32>>>> {
         let Structure::Groups(grouping) = &self.model.recipe.structure else { return None };
         let basis = grouping.basis().to_owned().into_pyarray(py);
-        Some((grouping.members().to_vec(), grouping.sizes().to_vec(), basis))
+        Some((grouping.members().to_vec(), grouping.sizes().to_vec(), basis, grouping.trunk()))
     }
 
     /// What it was trained for; `None` where that is not known.

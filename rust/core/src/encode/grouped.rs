@@ -10,6 +10,9 @@
 //!
 //! so a group is encoded given what the others leave along x, and all of them once more when the others are known:
 //! [`SWEEPS`] times. No sweep but the first can raise the loss.
+//!
+//! A trunk, codebooks of all dimensions, is encoded before the groups, which then approximate what it leaves; in the next
+//! sweep it is encoded given the groups. It is rotated too, so that all work on the same numbers.
 
 use super::errors::{check_rows, errors};
 use super::target::{Rest, StretchedTarget};
@@ -18,6 +21,7 @@ use crate::codebooks::{Codebooks, Selection};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa};
 use crate::linalg::gemm::{Panels, Tiles};
+use crate::model::Grouping;
 use crate::monitor::Monitor;
 use crate::parallel;
 use crate::vectors::basis::Directions;
@@ -47,6 +51,7 @@ pub struct GroupedEncoder {
     loss: Loss,
     directions: Option<Directions>,
     rotation: Rotation,
+    trunk: Option<Group>,
     groups: Vec<Group>,
 }
 
@@ -59,16 +64,47 @@ struct Group {
     encoder: Encoder,
 }
 
+impl Group {
+    /// Chooses its part of the codes, or better ones than it has in `codes`.
+    fn encode(
+        &self,
+        target: &Target<'_>,
+        again: bool,
+        codes: ArrayView2<'_, u8>,
+        monitor: &dyn Monitor,
+    ) -> Result<Array2<u8>> {
+        if !again {
+            return self.encoder.encode_target(target, monitor);
+        }
+        let mut own = codes.slice(s![.., self.places.clone()]).to_owned();
+        self.encoder.improve_target(target, &mut own, monitor)?;
+        Ok(own)
+    }
+
+    /// Adds the codewords of `codes` to the columns of each row of `sums`.
+    fn add(&self, codes: ArrayView2<'_, u8>, sums: &mut Array2<f32>) {
+        let width = sums.ncols();
+        let rows = sums.as_slice_mut().expect("standard layout").par_chunks_mut(width).enumerate();
+        rows.with_min_len(CHUNK).for_each(|(r, sums)| {
+            let sums = &mut sums[self.columns.clone()];
+            for (m, &k) in codes.slice(s![r, self.places.clone()]).iter().enumerate() {
+                let word = self.codebooks.codeword(m, k.into());
+                sums.iter_mut().zip(word).for_each(|(sum, c)| *sum += c);
+            }
+        });
+    }
+}
+
 impl GroupedEncoder {
-    /// Of `codebooks` in groups: `members` codebooks in turn, in the subspace that `sizes` columns of `basis`
-    /// (d, Σ sizes) span. With directions in the objective, it is the stretched codebooks that lie there.
+    /// Of `codebooks` in these groups. With directions in the objective, it is the stretched codebooks that lie in the
+    /// groups' subspaces.
     pub(crate) fn new(
         codebooks: &Codebooks,
-        (members, sizes): (&[usize], &[usize]),
-        basis: ArrayView2<'_, f32>,
+        grouping: &Grouping,
         objective: &Objective,
         encoding: Encoding,
     ) -> Result<Self> {
+        let basis = grouping.basis();
         let Objective { loss, directions } = objective.clone();
         let codebooks = match &directions {
             None => codebooks.clone(),
@@ -82,23 +118,35 @@ impl GroupedEncoder {
             }
             other => (other, 0),
         };
-        let (mut column, mut place) = (0, 0);
-        let groups = members.iter().zip(sizes).map(|(&members, &size)| {
-            let (columns, places) = (column..column + size, place..place + members);
-            (column, place) = (columns.end, places.end);
+        let group = |columns: Range<usize>, places: Range<usize>| {
             let axes = basis.slice(s![.., columns.clone()]).mapv(f64::from);
             let words = codebooks.view();
             let words = words.slice(s![places.clone(), .., ..]);
-            let (m, k, d) = words.dim();
+            let ((m, k, d), size) = (words.dim(), columns.len());
             let words = words.to_shape((m * k, d)).expect("contiguous").mapv(f64::from).dot(&axes);
             let words = words.mapv(|x| x as f32).into_shape_with_order((m, k, size)).expect("as many");
             let codebooks = Codebooks::new(words)?;
             let encoder = Encoder::new(&codebooks, Selection::Group)?.with_loss(loss);
             let encoder = encoder.with_encoding(encoding).with_later_rounds(later).without_fine_gram();
             Ok(Group { columns, places, codebooks, encoder })
+        };
+        let trunk = grouping.trunk();
+        let (mut column, mut place) = (0, trunk);
+        let groups = grouping.members().iter().zip(grouping.sizes()).map(|(&members, &size)| {
+            let (columns, places) = (column..column + size, place..place + members);
+            (column, place) = (columns.end, places.end);
+            group(columns, places)
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
-        Ok(Self { codebooks, loss, directions, rotation: Rotation::new(basis)?, groups })
+        let trunk = (trunk > 0).then(|| group(0..basis.ncols(), 0..trunk)).transpose()?;
+        Ok(Self {
+            rotation: Rotation::new(basis)?,
+            trunk,
+            groups,
+            codebooks: codebooks.clone(),
+            loss,
+            directions,
+        })
     }
 
     /// The target as codebooks of the encoder approximate it.
@@ -161,6 +209,9 @@ impl Encode for GroupedEncoder {
 /// Some vectors on their way through the groups.
 struct Block {
     x: Array2<f32>,
+    /// What approximations begin with.
+    given: Option<Array2<f32>>,
+    /// What those of the groups begin with: `given`, and codewords of the trunk.
     base: Option<Array2<f32>>,
     /// Of each row the whole's length, and the error along it that is not of the groups.
     rest: Vec<Rest>,
@@ -186,7 +237,7 @@ impl Block {
             }
         };
         let along = vec![vec![0.0; rows]; encoder.groups.len()];
-        Ok(Self { x, base, rest, along })
+        Ok(Self { x, given: base.clone(), base, rest, along })
     }
 
     fn choose(
@@ -197,13 +248,39 @@ impl Block {
         monitor: &dyn Monitor,
     ) -> Result<()> {
         let coupled = encoder.loss != Loss::RECONSTRUCTION;
+        if let Some(trunk) = encoder.trunk.as_ref().filter(|_| given) {
+            self.begin_with(trunk, codes.view());
+        }
         if given && coupled {
             for (g, group) in encoder.groups.iter().enumerate() {
                 let own = codes.slice(s![.., group.places.clone()]).to_owned();
                 self.along[g] = self.left(group, &own);
             }
         }
-        for sweep in 0..if coupled { SWEEPS } else { 1 } {
+        for sweep in 0..if coupled || encoder.trunk.is_some() { SWEEPS } else { 1 } {
+            if let Some(trunk) = &encoder.trunk {
+                let again = sweep > 0 || given;
+                let mut base = self.given.clone();
+                if again {
+                    let base = base.get_or_insert_with(|| Array2::zeros(self.x.dim()));
+                    encoder.groups.iter().for_each(|group| group.add(codes.view(), base));
+                }
+                let (x, base) = (self.x.view(), base.as_ref().map(|base| base.view()));
+                let target = Target {
+                    base: base.as_ref().map(|base| base as &dyn Vectors),
+                    rest: coupled.then_some(&self.rest[..]),
+                    ..Target::from(&x)
+                };
+                let own = trunk.encode(&target, again, codes.view(), monitor)?;
+                codes.slice_mut(s![.., trunk.places.clone()]).assign(&own);
+                self.begin_with(trunk, codes.view());
+                if again && coupled {
+                    for (g, group) in encoder.groups.iter().enumerate() {
+                        let own = codes.slice(s![.., group.places.clone()]).to_owned();
+                        self.along[g] = self.left(group, &own);
+                    }
+                }
+            }
             for (g, group) in encoder.groups.iter().enumerate() {
                 let mut rest = self.rest.clone();
                 for (_, along) in self.along.iter().enumerate().filter(|&(other, _)| other != g) {
@@ -217,21 +294,21 @@ impl Block {
                     rest: coupled.then_some(&rest[..]),
                     ..Target::from(&x)
                 };
-                let mut places = codes.slice_mut(s![.., group.places.clone()]);
-                let own = if sweep > 0 || given {
-                    let mut own = places.to_owned();
-                    group.encoder.improve_target(&target, &mut own, monitor)?;
-                    own
-                } else {
-                    group.encoder.encode_target(&target, monitor)?
-                };
-                places.assign(&own);
+                let own = group.encode(&target, sweep > 0 || given, codes.view(), monitor)?;
+                codes.slice_mut(s![.., group.places.clone()]).assign(&own);
                 if coupled {
                     self.along[g] = self.left(group, &own);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Has the groups begin with what the trunk says in these codes.
+    fn begin_with(&mut self, trunk: &Group, codes: ArrayView2<'_, u8>) {
+        let mut base = self.given.clone().unwrap_or_else(|| Array2::zeros(self.x.dim()));
+        trunk.add(codes, &mut base);
+        self.base = Some(base);
     }
 
     /// ⟨e_g, x_g⟩ of each row with the codes (rows, M_g) of a group.
@@ -356,7 +433,8 @@ mod tests {
     }
 
     fn encoder(books: &Codebooks, basis: &Array2<f32>, objective: &Objective) -> GroupedEncoder {
-        GroupedEncoder::new(books, (&MEMBERS, &SIZES), basis.view(), objective, search(512)).unwrap()
+        let groups = Grouping::new(MEMBERS.to_vec(), SIZES.to_vec(), basis.clone()).unwrap();
+        GroupedEncoder::new(books, &groups, objective, search(512)).unwrap()
     }
 
     /// The least loss of each row over all codes.

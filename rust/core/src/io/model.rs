@@ -103,6 +103,9 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
             let spaced =
                 |counts: &[usize]| counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             put("groups", spaced(grouping.members()));
+            if grouping.trunk() > 0 {
+                put("trunk", grouping.trunk().to_string());
+            }
             put("subspaces", spaced(grouping.sizes()));
             let basis = grouping.basis();
             let numbers = basis.to_slice().expect("of standard layout");
@@ -204,7 +207,8 @@ impl Reader<'_> {
             "groups" => {
                 let (members, sizes) = (self.counts("groups")?, self.counts("subspaces")?);
                 let basis = self.matrix("basis")?.ok_or_else(|| self.error("lacks a basis"))?;
-                Structure::Groups(self.blame(Grouping::new(members, sizes, basis))?)
+                let grouping = self.blame(Grouping::new(members, sizes, basis))?;
+                Structure::Groups(self.blame(grouping.with_trunk(self.optional("trunk")?.unwrap_or(0)))?)
             }
             "subspaces" => {
                 let sizes = self.counts("subspaces")?;

@@ -1,4 +1,5 @@
-//! Codebooks in groups: those of a group lie in a subspace that is orthogonal to the subspaces of the others.
+//! Codebooks in groups: those of a group lie in a subspace that is orthogonal to the subspaces of the others. A few
+//! codebooks of all dimensions, the trunk, may come before them: the groups then approximate what it leaves.
 
 use crate::codebooks::{Codebooks, MAX_TOGETHER};
 use crate::encode::{Encoding, GroupedEncoder, Objective};
@@ -8,6 +9,7 @@ use ndarray::{Array2, ArrayView2};
 /// Which codebooks belong together, and the subspace that each group of them is in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
+    trunk: usize,
     members: Vec<usize>,
     sizes: Vec<usize>,
     basis: Array2<f32>,
@@ -46,7 +48,30 @@ impl Grouping {
         {
             return Err(invalid!("the columns of the basis are not orthonormal"));
         }
-        Ok(Self { members, sizes, basis: basis.as_standard_layout().into_owned() })
+        Ok(Self { trunk: 0, members, sizes, basis: basis.as_standard_layout().into_owned() })
+    }
+
+    /// The same groups after `trunk` codebooks of all dimensions.
+    ///
+    /// # Errors
+    /// More than 64 of them, or a basis that does not span all dimensions.
+    pub fn with_trunk(self, trunk: usize) -> Result<Self> {
+        if trunk > MAX_TOGETHER {
+            return Err(invalid!("the trunk has {trunk} codebooks: want at most {MAX_TOGETHER}"));
+        }
+        if trunk > 0 && self.basis.nrows() > self.basis.ncols() {
+            return Err(invalid!(
+                "the basis has shape {:?}: want all d columns beside a trunk",
+                self.basis.dim()
+            ));
+        }
+        Ok(Self { trunk, ..self })
+    }
+
+    /// How many codebooks of all dimensions come before the groups.
+    #[must_use]
+    pub fn trunk(&self) -> usize {
+        self.trunk
     }
 
     /// The codebooks of each group.
@@ -72,7 +97,7 @@ impl Grouping {
     /// # Errors
     /// Another number of codebooks or dimensions.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
-        let (m, d) = (self.members.iter().sum::<usize>(), self.basis.nrows());
+        let (m, d) = (self.trunk + self.members.iter().sum::<usize>(), self.basis.nrows());
         if (m, d) != (codebooks.n_codebooks(), codebooks.dim()) {
             return Err(invalid!(
                 "groups are of {m} codebooks in {d} dimensions: want {} in {}",
@@ -94,7 +119,7 @@ impl Grouping {
         encoding: Encoding,
     ) -> Result<GroupedEncoder> {
         self.check(codebooks)?;
-        GroupedEncoder::new(codebooks, (&self.members, &self.sizes), self.basis(), objective, encoding)
+        GroupedEncoder::new(codebooks, self, objective, encoding)
     }
 }
 
@@ -121,6 +146,15 @@ mod tests {
             assert!(message(&[1, 1], &[1, 1], &(&turn * off)).contains("orthonormal"));
         }
         let grouping = Grouping::new(vec![1, 2], vec![1, 1], turn).unwrap();
+        assert!(grouping.clone().with_trunk(65).unwrap_err().to_string().contains("65 codebooks"));
+        let thin = Grouping::new(vec![1], vec![1], array![[0.6f32], [0.8]]).unwrap();
+        assert!(thin.with_trunk(1).unwrap_err().to_string().contains("all d columns"));
+        let trunk = Recipe {
+            structure: Structure::Groups(grouping.clone().with_trunk(2).unwrap()),
+            ..Recipe::default()
+        };
+        assert!(trunk.check(&Codebooks::new(Array3::zeros((5, 2, 2))).unwrap()).is_ok());
+        assert!(trunk.check(&Codebooks::new(Array3::zeros((3, 2, 2))).unwrap()).is_err());
         let recipe = Recipe { structure: Structure::Groups(grouping), ..Recipe::default() };
         assert!(recipe.check(&Codebooks::new(Array3::zeros((3, 2, 2))).unwrap()).is_ok());
         assert!(recipe.check(&Codebooks::new(Array3::zeros((2, 2, 2))).unwrap()).is_err());
