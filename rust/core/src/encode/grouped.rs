@@ -62,6 +62,9 @@ struct Group {
     places: Range<usize>,
     codebooks: Codebooks,
     encoder: Encoder,
+    /// Chooses the first codes of a trunk. An error along x counts like any other there, as groups will mend it: long
+    /// approximations would be chosen, and leave more.
+    first: Option<Encoder>,
 }
 
 impl Group {
@@ -74,7 +77,10 @@ impl Group {
         monitor: &dyn Monitor,
     ) -> Result<Array2<u8>> {
         if !again {
-            return self.encoder.encode_target(target, monitor);
+            return match &self.first {
+                Some(first) => first.encode_target(&Target { rest: None, ..*target }, monitor),
+                None => self.encoder.encode_target(target, monitor),
+            };
         }
         let mut own = codes.slice(s![.., self.places.clone()]).to_owned();
         self.encoder.improve_target(target, &mut own, monitor)?;
@@ -118,7 +124,7 @@ impl GroupedEncoder {
             }
             other => (other, 0),
         };
-        let group = |columns: Range<usize>, places: Range<usize>| {
+        let group = |columns: Range<usize>, places: Range<usize>, trunk: bool| {
             let axes = basis.slice(s![.., columns.clone()]).mapv(f64::from);
             let words = codebooks.view();
             let words = words.slice(s![places.clone(), .., ..]);
@@ -126,19 +132,23 @@ impl GroupedEncoder {
             let words = words.to_shape((m * k, d)).expect("contiguous").mapv(f64::from).dot(&axes);
             let words = words.mapv(|x| x as f32).into_shape_with_order((m, k, size)).expect("as many");
             let codebooks = Codebooks::new(words)?;
-            let encoder = Encoder::new(&codebooks, Selection::Group)?.with_loss(loss);
-            let encoder = encoder.with_encoding(encoding).with_later_rounds(later).without_fine_gram();
-            Ok(Group { columns, places, codebooks, encoder })
+            let encoder = |loss| {
+                let encoder = Encoder::new(&codebooks, Selection::Group)?.with_loss(loss);
+                Result::Ok(encoder.with_encoding(encoding).with_later_rounds(later).without_fine_gram())
+            };
+            let first = (trunk && loss != Loss::RECONSTRUCTION).then(|| encoder(Loss::RECONSTRUCTION));
+            let (encoder, first) = (encoder(loss)?, first.transpose()?);
+            Ok(Group { columns, places, codebooks, encoder, first })
         };
         let trunk = grouping.trunk();
         let (mut column, mut place) = (0, trunk);
         let groups = grouping.members().iter().zip(grouping.sizes()).map(|(&members, &size)| {
             let (columns, places) = (column..column + size, place..place + members);
             (column, place) = (columns.end, places.end);
-            group(columns, places)
+            group(columns, places, false)
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
-        let trunk = (trunk > 0).then(|| group(0..basis.ncols(), 0..trunk)).transpose()?;
+        let trunk = (trunk > 0).then(|| group(0..basis.ncols(), 0..trunk, true)).transpose()?;
         Ok(Self {
             rotation: Rotation::new(basis)?,
             trunk,
