@@ -7,7 +7,9 @@ import pytest
 
 import compcodes as cc
 from compcodes import _core
-from compcodes.training.groups import _shares, grouped, splits
+from compcodes.quantizers._fitting import trainer_of
+from compcodes.training.groups import GroupTrainer, _shares, grouped, splits
+from compcodes.training.shards import Local
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
 """A short training."""
@@ -48,9 +50,24 @@ def test_codebooks_of_different_groups_are_orthogonal(made):
     products = np.einsum("akd,bld->abkl", centred, centred)
     sizes = np.sqrt(np.einsum("aakk->a", products))
     apart = np.abs(products).max(axis=(2, 3)) / np.outer(sizes, sizes)
-    group = np.arange(6) // 2
-    assert (apart[group[:, None] != group] < 1e-6).all()
-    assert (apart[group[:, None] == group] > 1e-3).all()
+    groups = made._groups
+    assert (groups.trunk, groups.members) == (3, [2, 1])
+    group = np.array([0, 0, 1])
+    assert (apart[3:, 3:][group[:, None] != group] < 1e-6).all()
+    assert (apart[3:, 3:][group[:, None] == group] > 1e-3).all()
+    assert (apart[:3] > 1e-3).all()
+
+
+def test_a_trunk_is_chosen_anew_with_the_groups_at_hand(X, made):
+    parts = made._groups.parts()
+    coder = _core.Encoder(made.codebooks_, "group", 1.0, ("beam", 4), groups=parts)
+    codes = coder.encode(X)
+    alone = _core.Encoder(made.codebooks_[:3], "group", 1.0, ("beam", 4)).encode(X)
+    assert (codes[:, :3] != alone).any()
+    one_way = np.hstack([alone, codes[:, 3:]])
+    _, before, after = coder.improve(X, one_way)
+    assert after.mean() < before.mean()
+    assert loss(made, X, codes, 1.0).mean() < before.mean()
 
 
 def test_the_error_along_x_counts_across_groups(X, made):
@@ -143,7 +160,7 @@ def test_groups_have_equally_much_to_say():
         np.testing.assert_allclose(groups.basis.T @ groups.basis, np.eye(32), atol=1e-6)
     # Members count: two codebooks have twice as much to say as one.
     uneven = splits(np.diag(variances), 3, 256, 2)
-    assert [groups.sizes for groups in uneven[2:]] == [[22, 10]]
+    assert [groups.sizes for groups in uneven[2:]] == [[22, 10]] * 2
     assert all(groups.members == [2, 1] for groups in uneven)
     for groups in splits(np.zeros((6, 6)), 4, 16, 3) + splits(np.diag([1e9, *[1e-9] * 5]), 4, 16, 3):
         assert min(groups.sizes) >= 1
@@ -156,8 +173,9 @@ def test_a_split_is_chosen_by_what_it_leaves():
     centres = rng.normal(size=(64, 8)) * 4
     X = np.hstack([centres[rng.integers(64, size=4000)], rng.normal(size=(4000, 8))]).astype("f4")
     X[:, :8] += 0.1 * rng.normal(size=(4000, 8)).astype("f4")
-    q = cc.CompositionalCodes(4, 64, n_groups=2, loss="reconstruction", anneal=2, max_iter=1).fit(X)
-    together = [np.abs(q._groups.basis[:8, q._groups.columns(g)]).max() > 0.5 for g in range(2)]
+    model = cc.CompositionalCodes(4, 64, anneal=2, max_iter=1)
+    groups = GroupTrainer(trainer_of(model, Local(X), 0, None), 2).split()
+    together = [np.abs(groups.basis[:8, groups.columns(g)]).max() > 0.5 for g in range(2)]
     assert together == [True, False]
 
 
@@ -225,5 +243,5 @@ def test_groups_of_vectors_in_lists_know_the_error_along_x(X):
 
 
 def test_few_vectors_make_small_groups():
-    assert [grouped("auto", 64, 256, 768, n) for n in (100, 10_000, 20_480, 100_000)] == [32, 17, 8, 8]
+    assert [grouped("auto", 64, 256, 768, n) for n in (100, 4096, 8192, 100_000)] == [32, 16, 8, 8]
     assert grouped("auto", 16, 256, 768, 100) == 1

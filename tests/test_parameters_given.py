@@ -64,7 +64,7 @@ def test_one_codeword_is_a_codebook():
 
 def test_values_too_large_for_groups_are_named():
     huge = X / np.abs(X).max() * np.float32(3e38)
-    model = cc.CompositionalCodes(18, 4, n_groups=2, effort="low", max_iter=1, anneal=1)
+    model = cc.CompositionalCodes(18, 4, n_groups=3, effort="low", max_iter=1, anneal=1)
     with pytest.raises(ValueError, match=r"X row \d+ holds values too large for groups of codebooks .*: scale it down"):
         model.fit(huge)
     model.fit(X)

@@ -54,6 +54,8 @@ ETAS = (2.0, 4.0, 8.0)
 """How much an error along x can count, if nothing is said. 16 was never the best of a whole set."""
 POWER = 2.0
 """Rows are weighted by their norm to this power, if nothing is said: 1 to 3 were best on the sets that were tried."""
+LONGEST = float(np.finfo(np.float32).max) / 8
+"""Norm of a vector."""
 SEARCHED = 4000
 """Vectors that are searched to choose η."""
 QUERIES = 2000
@@ -215,7 +217,7 @@ class GroupTrainer:
 
     def run(self, init: str) -> tuple[Trained, Groups, float]:
         """Train from `init`, "residual" or "random", and return η too; codes are of no use, and left out."""
-        self._shards.check()
+        self._check()
         whole, share = self.whole, -(-self.whole.n_codebooks // self.n_groups)
         size = max(share, min(CODEWORDS // whole.n_codewords, whole.n_codebooks // 2))
         size = min(size, whole.n_codebooks - self.n_groups + 1, TOGETHER)
@@ -238,6 +240,15 @@ class GroupTrainer:
         trained, groups, eta = replace(self, whole=others, n_groups=self.n_groups - 1, trunk=trunk)._run(init)
         codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
         return replace(trained, codebooks=codebooks), replace(groups, trunk=size), eta
+
+    def _check(self) -> None:
+        """Refuse rows that a rotation, or a step of codebooks of another group, could bring beyond float32."""
+        norms = _core.norms(self._vectors.X, None, self.whole.n_jobs)
+        row = int(norms.argmax())
+        if norms[row] > LONGEST:
+            message = f"row {row} holds values too large for groups of codebooks in float32: scale it down"
+            raise ArgumentValueError("X", message)
+        self._shards.check()
 
     def _after(self, codebooks: Floats, codes: Any) -> Local:
         """Return the vectors, of which what the trunk says is given, and the centroids of their lists."""
