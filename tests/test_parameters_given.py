@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compcodes as cc
-from compcodes import _choices
+from compcodes import _choices, _core
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 40)).astype(np.float32)
@@ -67,9 +67,11 @@ def test_values_too_large_for_groups_are_named():
     model = cc.CompositionalCodes(18, 4, n_groups=3, effort="low", max_iter=1, anneal=1)
     with pytest.raises(ValueError, match=r"X row \d+ holds values too large for groups of codebooks .*: scale it down"):
         model.fit(huge)
-    model.fit(X)
+    longest = int(np.linalg.norm(huge.astype(np.float64), axis=1).argmax())
+    d = X.shape[1]
+    basis = np.linalg.qr(np.column_stack([huge[longest] / 3e38, np.eye(d)[:, 1:]]))[0].astype(np.float32)
     with pytest.raises(ValueError, match=r"X row \d+ holds values too large for groups of codebooks .*: scale it down"):
-        model.encode(huge)
+        _core.rotated(huge, np.ascontiguousarray(basis))
 
 
 @pytest.mark.parametrize("loss", ["reconstruction", cc.InnerProduct(eta=4.0, weight_power=0.0)])
