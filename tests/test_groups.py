@@ -8,7 +8,8 @@ import pytest
 import compcodes as cc
 from compcodes import _core
 from compcodes.quantizers._fitting import trainer_of
-from compcodes.training.groups import GroupTrainer, _shares, grouped, splits
+from compcodes.training.grouping import _shares, grouped, splits
+from compcodes.training.groups import GroupTrainer
 from compcodes.training.shards import Local
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}

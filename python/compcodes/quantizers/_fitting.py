@@ -26,7 +26,8 @@ from compcodes.training import groups as training_groups
 from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
-from compcodes.training.groups import Groups, GroupTrainer
+from compcodes.training.grouping import Groups, alone
+from compcodes.training.groups import GroupTrainer
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
@@ -195,7 +196,7 @@ def train(
     if isinstance(loss, losses.InnerProduct):
         tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
         if n_groups > 1:  # what queries want is chosen for one of them
-            tuner = replace(tuner, n_codebooks=training_groups.alone(model.n_codebooks, model.n_codewords))
+            tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
             power = training_groups.POWER if loss.weight_power is None else loss.weight_power
             loss = replace(loss, eta=eta or training_groups.ETA, weight_power=power)
         loss = tune(tuner, loss, queries)

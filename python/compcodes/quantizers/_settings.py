@@ -13,7 +13,7 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.training import encoders, losses
 from compcodes.training.effort import EFFORTS
 from compcodes.training.effort import Effort as Efforts
-from compcodes.training.groups import TOGETHER, grouped
+from compcodes.training.grouping import TOGETHER, grouped
 from compcodes.training.lists import ListSizes
 from compcodes.training.tuning import CANDIDATES, ITERATIONS, SAMPLE
 

@@ -16,7 +16,7 @@ from compcodes.quantizers._fitting import Fitted, absorbed, begun, fitted, refus
 from compcodes.quantizers._settings import check, coder
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer, as_json
 from compcodes.training import encoders, losses, streaming
-from compcodes.training.groups import Groups
+from compcodes.training.grouping import Groups
 from compcodes.training.losses import Objective
 from compcodes.training.sources import is_dask_array
 from compcodes.training.unit import unit_rows

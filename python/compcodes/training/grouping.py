@@ -1,0 +1,151 @@
+"""How codebooks are dealt to groups, and dimensions to these."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from compcodes.errors import ArgumentValueError
+from compcodes.training.shards import Doubles, Floats
+
+__all__ = ["CODEWORDS", "TOGETHER", "Groups", "alone", "grouped", "splits"]
+
+TOGETHER = 64
+"""The most codebooks of a group."""
+ALONE = 4096
+"""Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
+CODEWORDS = 2048
+"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+FEW = 512
+"""The same where vectors are few."""
+PER_CODEWORD = 4
+"""Vectors that a codeword of a group needs at least. Smaller groups overfit less, but find less even of vectors that
+they were not trained on: with 5 vectors a codeword, groups of 8 codebooks beat groups of 3."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these.
+
+    `trunk` codebooks of all dimensions come before those of the groups.
+    """
+
+    members: list[int]
+    sizes: list[int]
+    basis: Floats
+    trunk: int = 0
+
+    def columns(self, group: int) -> slice:
+        """Return which columns span a group."""
+        first = sum(self.sizes[:group])
+        return slice(first, first + self.sizes[group])
+
+    def places(self, group: int) -> slice:
+        """Return which codebooks are those of a group, after the trunk's."""
+        first = sum(self.members[:group])
+        return slice(first, first + self.members[group])
+
+    def parts(self) -> tuple[list[int], list[int], Floats, int]:
+        """Return all of it as the core takes it."""
+        return self.members, self.sizes, self.basis, self.trunk
+
+
+def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
+    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions.
+
+    To be trained on few vectors `n`, groups are smaller.
+    """
+    if n_groups != "auto":
+        count = int(n_groups)
+        if count > n_codebooks:
+            raise ArgumentValueError("n_groups", f"is {count}: {n_codebooks} codebooks make no more groups")
+        if count > dim:
+            raise ArgumentValueError("n_groups", f"is {count}: vectors of {dim} dimensions have no more groups")
+    else:
+        codewords = n_codebooks * n_codewords
+        together = CODEWORDS if n is None else min(max(n // PER_CODEWORD, FEW), CODEWORDS)
+        count = 1 if codewords <= ALONE else -(-codewords // together)
+        count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
+    if n_codebooks > TOGETHER * count:
+        raise ArgumentValueError(
+            "n_codebooks",
+            f"is {n_codebooks} in {count} group{'s' * (count > 1)}: want at most {TOGETHER} in each, and no "
+            f"more groups than dimensions ({dim})",
+        )
+    return count
+
+
+def alone(n_codebooks: int, n_codewords: int) -> int:
+    """Return how many codebooks a group has, about, where there are enough vectors."""
+    return min(max(CODEWORDS // n_codewords, 1), n_codebooks, TOGETHER)
+
+
+def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> list[Groups]:
+    """Return ways to split vectors of this covariance.
+
+    What a principal component has to say is its share of the bits of a code, if these go where they lower the squared
+    error most: half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
+    water-filling of normal components.)
+
+    - Dealt out: the largest share first, always to the group that has the least so far, per codebook.
+    - Runs of components, from the largest, that have equally much to say per codebook.
+    - Runs of equally many.
+    - Runs of the vectors' own dimensions: neighbours may belong together, as pixels do.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    # An eigenvector may come with either sign.
+    vectors = vectors * np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], 0) < 0, -1, 1)
+    members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
+    shares = _shares(values, n_codebooks * np.log2(n_codewords))
+    equal = np.ones(len(shares))
+    of_equal = _runs(equal, members)
+    if n_groups == 1:
+        return [Groups(members, [len(values)], np.eye(len(values), dtype=np.float32))]
+    deals = [(vectors, deal) for deal in (_dealt(shares, members), _runs(shares, members), of_equal)]
+    return [
+        Groups(
+            members,
+            [len(own) for own in deal],
+            np.ascontiguousarray(axes[:, np.concatenate(deal)], dtype=np.float32),
+        )
+        for axes, deal in (*deals, (np.eye(len(values)), of_equal))
+    ]
+
+
+def _dealt(shares: Doubles, members: list[int]) -> list[list[int]]:
+    loads, own = np.zeros(len(members)), [[] for _ in members]  # type: tuple[Doubles, list[list[int]]]
+    for component, share in enumerate(shares):
+        counts = [len(components) / count for components, count in zip(own, members, strict=True)]
+        least = [(load if share > 0 else 0.0, count) for load, count in zip(loads, counts, strict=True)]
+        group = min(range(len(members)), key=least.__getitem__)
+        own[group].append(component)
+        loads[group] += share / members[group]
+    return own
+
+
+def _runs(shares: Doubles, members: list[int]) -> list[list[int]]:
+    sums, count = np.cumsum(shares), len(shares)
+    wanted = sums[-1] * np.cumsum(members) / sum(members)
+    ends = np.searchsorted(sums, wanted[:-1] * (1 - 1e-9)) + 1
+    # At least a component each.
+    for group, end in enumerate(ends):
+        before = ends[group - 1] if group else 0
+        ends[group] = min(max(end, before + 1), count - len(members) + group + 1)
+    return [list(range(first, last)) for first, last in itertools.pairwise([0, *map(int, ends), count])]
+
+
+def _shares(values: Doubles, bits: float) -> Doubles:
+    """Share `bits` out to components of these variances, descending."""
+    values = np.maximum(values, max(values[0], 0.0) * 1e-12)
+    if values[0] <= 0:
+        return np.zeros(len(values))
+    logs = np.log2(values)
+    # With the first n above the level, the level is their mean less the bits of each.
+    counts = np.arange(1, len(logs) + 1)
+    levels = np.cumsum(logs) / counts - 2 * bits / counts
+    n = int(np.flatnonzero(logs > levels)[-1]) + 1
+    shares: Doubles = np.maximum(0.5 * (logs - levels[n - 1]), 0.0)
+    return shares
