@@ -44,7 +44,7 @@ ETAS = (2.0, 4.0, 8.0)
 POWER = 2.0
 """Rows are weighted by their norm to this power, if nothing is said: 1 to 3 were best on the sets that were tried."""
 LONGEST = float(np.finfo(np.float32).max) / 8
-"""Norm of a vector."""
+"""The largest norm of a vector."""
 SEARCHED = 4000
 """Vectors that are searched to choose η."""
 QUERIES = 2000
