@@ -12,5 +12,21 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod scalar;
 
+use crate::codes::packed::{BLOCK, Line};
+
+/// Vectors whose table sums are computed together.
+pub(in crate::scan) const TOGETHER: usize = 16;
+
+/// The bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
+#[inline(always)]
+fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u8; TOGETHER]; P]) {
+    for (i, &at) in vectors.iter().enumerate() {
+        let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
+        for p in 0..P {
+            codes[p][i % TOGETHER] = lines[p][lane];
+        }
+    }
+}
+
 /// For the lower and the upper halves of a line.
 pub(in crate::scan) type Pair = [[u8; 16]; 2];
