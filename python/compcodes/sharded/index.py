@@ -265,7 +265,8 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            It is of another model (the fingerprints differ), metric or settings; or has an id that is there already.
+            It is of another model (the fingerprints differ), metric or settings; has an id that is there already; or is
+            damaged.
         OSError
             A file cannot be read or written.
         """
