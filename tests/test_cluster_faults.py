@@ -152,14 +152,20 @@ def test_only_our_own_tasks_are_meant_for_a_worker(client):
     assert cluster.gather([cluster.submit(len, one) for one in kept]) == [3000, 3000]
     assert [client.who_has([one])[one.key] for one in kept] == [(place,) for place in places]
 
-    def meant(dask_scheduler):
-        tasks = dask_scheduler.tasks.values()
-        return {str(task.key): (task.worker_restrictions, task.loose_restrictions) for task in tasks}
+    def meant(dask_scheduler, keys):
+        """Of some tasks and all that they are made of."""
+        found, tasks = {}, [dask_scheduler.tasks[key] for key in keys]
+        while tasks:
+            task = tasks.pop()
+            found[str(task.key)] = task.worker_restrictions, task.loose_restrictions
+            tasks += task.dependencies
+        return found
 
-    found = client.run_on_scheduler(meant)
+    found = client.run_on_scheduler(meant, keys=[one.key for one in kept])
     for key, (where, loosely) in found.items():
         assert loosely == key.startswith(("called", "hold")) == bool(where), key
-    assert len([key for key in found if key.startswith("hold")]) == 6 and any("add" in key for key in found)
+    assert len([key for key in found if key.startswith("hold")]) == 6
+    assert len([key for key in found if key.startswith("('add")]) == 6
 
 
 WORKER = """
