@@ -104,11 +104,9 @@ impl<'a> Bounds<'a> {
         let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
-            let (least, most) = if named.len() == NIBBLE {
-                narrow_range(named.first_chunk().expect("16 entries"))?
-            } else {
-                isa::run(isa, Range(named))?
-            };
+            // To choose an instruction set takes longer than 16 entries.
+            let (least, most) =
+                if named.len() == NIBBLE { range(named) } else { isa::run(isa, Range(named)) }?;
             maxima.push(most);
             widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
@@ -294,25 +292,6 @@ fn quantize<const K: usize>(bytes: &mut [u8; K], table: &[f32; K], most: f32, in
     }
 }
 
-/// As [`range`], of 16 values.
-#[inline(always)]
-fn narrow_range(table: &[f32; NIBBLE]) -> Option<(f32, f32)> {
-    let (mut least, mut most) = (*table, *table);
-    let mut not_finite = [0.0f32; NIBBLE];
-    for i in 0..NIBBLE {
-        not_finite[i] = table[i] * 0.0;
-    }
-    let mut half = NIBBLE / 2;
-    while half > 0 {
-        for i in 0..half {
-            least[i] = least[i].min(least[i + half]);
-            most[i] = most[i].max(most[i + half]);
-        }
-        half /= 2;
-    }
-    (not_finite == [0.0; NIBBLE]).then_some((least[0], most[0]))
-}
-
 /// Least and largest value; `None` if one is not finite or too large.
 #[inline(always)]
 fn range(table: &[f32]) -> Option<(f32, f32)> {
@@ -326,9 +305,15 @@ fn range(table: &[f32]) -> Option<(f32, f32)> {
             not_finite[i] += value * 0.0; // NaN from NaN and from infinities, and it stays
         }
     }
-    let least = least.into_iter().fold(f32::INFINITY, f32::min);
-    let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
-    (not_finite == [0.0; 16]).then_some((least, most))
+    let mut half = least.len() / 2;
+    while half > 0 {
+        for i in 0..half {
+            least[i] = least[i].min(least[i + half]);
+            most[i] = most[i].max(most[i + half]);
+        }
+        half /= 2;
+    }
+    (not_finite == [0.0; 16]).then_some((least[0], most[0]))
 }
 
 #[cfg(test)]

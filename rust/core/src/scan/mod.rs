@@ -36,7 +36,7 @@ use brackets::{Brackets, Candidate};
 use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
-use scanner::{Found, Scanner};
+use scanner::{CALL, Found, Scanner};
 use std::ops::Range;
 
 /// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
@@ -174,15 +174,21 @@ pub(crate) fn search_finished(
     }
     let plan = Plan { is_sorted: false, ..Plan::new(segments, of, tables, k, isa)? };
     let counter = Counter::new(monitor, plan.work());
-    if plan.is_by_query {
-        let (_, groups) = split(BLOCK, queries.len(), rayon::current_num_threads());
-        let found =
-            groups.into_par_iter().with_max_len(1).map(|group| plan.run_finished(group, finish, &counter));
-        let found = found.collect::<Result<Vec<_>>>()?;
-        return Ok(found.into_iter().flatten().collect());
+    let (parts, groups) = plan.split(queries.len());
+    // The results of one query after another, or of a group: of several errors, that of the first query is returned.
+    let found: Vec<Result<Vec<Vec<Key>>>> = if plan.is_by_query && parts.len() == 1 {
+        let groups = groups.into_par_iter().with_max_len(1);
+        groups.map(|group| plan.run_finished(group, finish, &counter)).collect()
+    } else {
+        let found = plan.run_all(queries, &counter, monitor)?;
+        let found = found.par_iter().enumerate();
+        found.map(|(query, best)| Ok(vec![finish.finish(query, best, false, &counter)?])).collect()
+    };
+    let mut finished = Vec::with_capacity(tables.n_queries());
+    for found in found {
+        finished.append(&mut found?);
     }
-    let found = plan.run_all(queries, &counter, monitor)?;
-    found.par_iter().enumerate().map(|(query, best)| finish.finish(query, best, false, &counter)).collect()
+    Ok(finished)
 }
 
 /// What is the same for all queries of a search.
@@ -287,6 +293,11 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// [`split`] of all blocks and so many queries.
+    fn split(&self, n_queries: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
+        split(self.starts[self.segments.len()], n_queries, rayon::current_num_threads())
+    }
+
     /// The at most k best of each of `queries`, which are all there are.
     fn run_all(
         &self,
@@ -340,8 +351,7 @@ impl<'a> Plan<'a> {
         guess: impl Fn(usize, usize) -> f32 + Sync,
         counter: &Counter<'_>,
     ) -> Result<Vec<Vec<Key>>> {
-        let n_blocks = self.starts[self.segments.len()];
-        let (parts, groups) = split(n_blocks, queries.len(), rayon::current_num_threads());
+        let (parts, groups) = self.split(queries.len());
         let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
         let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
@@ -439,11 +449,10 @@ impl<'a> Plan<'a> {
                 // The kernel asks for a line of the next segment with each of this one: for all, but where this one is shorter, or
                 // is not filtered.
                 let next = self.segments[next.segment].codes;
-                let asked = if i == 0 { 0 } else { codes.n_blocks() };
-                let more = asked..next.n_blocks().min(asked + AHEAD.div_ceil(codes.n_lines())).max(asked);
-                if more.end <= next.n_blocks() {
-                    isa::prefetch(next.lines(more).as_flattened());
-                }
+                let asked = if i == 0 || codes.n_blocks() > CALL { 0 } else { codes.n_blocks() };
+                let more =
+                    [asked, asked + AHEAD.div_ceil(codes.n_lines())].map(|end| end.min(next.n_blocks()));
+                isa::prefetch(next.lines(more[0]..more[1]).as_flattened());
                 scanner.then(next.lines(0..next.n_blocks()));
             } else {
                 scanner.then(&[]);

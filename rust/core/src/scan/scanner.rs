@@ -13,7 +13,7 @@ use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.
-const CALL: usize = 64;
+pub(super) const CALL: usize = 64;
 /// Room for so many vectors of a call: as a rule they are fewer.
 const SCORED: usize = 512;
 /// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
@@ -144,7 +144,9 @@ impl<'a> Scanner<'a> {
         let m = codes.n_lines();
         let left = (codes.n_blocks() - blocks.end) * m;
         if left < AHEAD && !self.soon.is_empty() {
-            let all = codes.lines(0..codes.n_blocks());
+            // Line by line, those of a long segment from the last call on.
+            let start = if codes.n_blocks() > CALL { blocks.start } else { 0 };
+            let all = codes.lines(start..codes.n_blocks());
             return (self.soon.as_ptr() as isize).wrapping_sub(all.as_ptr() as isize);
         }
         (AHEAD.max(TOGETHER * m) * size_of::<Line>()) as isize
@@ -229,7 +231,7 @@ impl<'a> Scanner<'a> {
         self.score_all(blocks, lines);
     }
 
-    /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
+    /// Scores the vectors in `hits`, a word per block. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let segment = &self.segments[self.at];
         let m = segment.codes.n_lines();

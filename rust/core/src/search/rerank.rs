@@ -9,6 +9,7 @@ use crate::search::scored::{self, Scored};
 use crate::vectors::metric::{Metric, Scorer};
 use crate::vectors::{Kept, Vectors, check_dim, read_finite};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use ndarray::{ArrayView2, CowArray, Ix2};
 use rayon::prelude::*;
 
@@ -33,66 +34,100 @@ impl Kernel for Score<'_> {
     type Output = Result<()>;
     #[inline(always)]
     fn run<L: Level>(self) -> Result<()> {
-        let Self { vectors, kept, scorer, rows, rest, scored } = self;
-        match kept {
-            Some(Kept::F32(all)) => kept_scores(vectors, all, |row, _| scorer.score(row), rows, rest, scored),
-            Some(Kept::F16(all)) => {
-                let score = |row: &[f16], copy: &mut [f32]| {
-                    widen(row, copy);
-                    scorer.score(copy)
-                };
-                kept_scores(vectors, all, score, rows, rest, scored)
-            }
-            Some(Kept::U8(all)) => {
-                let score = |row: &[u8], copy: &mut [f32]| {
-                    copy.iter_mut().zip(row).for_each(|(to, &from)| *to = f32::from(from));
-                    scorer.score(copy)
-                };
-                kept_scores(vectors, all, score, rows, rest, scored)
-            }
-            None => {
-                let mut copy = vec![0.0; vectors.dim()];
-                rest.iter().take(AHEAD).for_each(|&row| vectors.prefetch(row as usize));
-                for (i, &row) in rows.iter().enumerate() {
-                    if let Some(&next) = rest.get(i + AHEAD) {
-                        vectors.prefetch(next as usize);
-                    }
-                    let score = match vectors.kept(row as usize) {
-                        Some(x) => scorer.score(x),
-                        None => {
-                            vectors.read(row as usize, &mut copy);
-                            scorer.score(&copy)
-                        }
-                    };
-                    scored.push(finite(vectors, row, score, &mut copy)?);
-                }
-                Ok(())
-            }
+        match self.kept {
+            Some(Kept::F32(all)) => self.kept::<L, _>(all),
+            Some(Kept::F16(all)) => self.kept::<L, _>(all),
+            Some(Kept::U8(all)) => self.kept::<L, _>(all),
+            None => self.any(),
         }
     }
 }
 
-/// The scores of rows of `all`.
-#[inline(always)]
-fn kept_scores<T>(
-    vectors: &dyn Vectors,
-    all: &[T],
-    score: impl Fn(&[T], &mut [f32]) -> f64,
-    rows: &[u32],
-    rest: &[u32],
-    scored: &mut Vec<Scored>,
-) -> Result<()> {
-    let dim = vectors.dim();
-    let mut copy = vec![0.0; dim];
-    let at = |row: u32| &all[row as usize * dim..][..dim];
-    rest.iter().take(AHEAD).for_each(|&row| isa::prefetch(at(row)));
-    for (i, &row) in rows.iter().enumerate() {
-        if let Some(&next) = rest.get(i + AHEAD) {
-            isa::prefetch(at(next));
+impl Score<'_> {
+    /// Scores rows of `all`, which holds all of them.
+    #[inline(always)]
+    fn kept<L: Level, T: Wide>(self, all: &[T]) -> Result<()> {
+        let Self { vectors, scorer, rows, rest, scored, .. } = self;
+        let dim = vectors.dim();
+        let mut copy = vec![0.0; dim];
+        for &row in rest.iter().take(AHEAD) {
+            isa::prefetch(row_of(all, dim, row));
         }
-        scored.push(finite(vectors, row, score(at(row), &mut copy), &mut copy)?);
+        for (i, &row) in rows.iter().enumerate() {
+            if let Some(&next) = rest.get(i + AHEAD) {
+                isa::prefetch(row_of(all, dim, next));
+            }
+            let score = scorer.score(T::wide::<L>(row_of(all, dim, row), &mut copy));
+            scored.push(finite(vectors, row, score, &mut copy)?);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Scores rows, each of which is asked for by itself.
+    #[inline(always)]
+    fn any(self) -> Result<()> {
+        let Self { vectors, scorer, rows, rest, scored, .. } = self;
+        let mut copy = vec![0.0; vectors.dim()];
+        for &row in rest.iter().take(AHEAD) {
+            vectors.prefetch(row as usize);
+        }
+        for (i, &row) in rows.iter().enumerate() {
+            if let Some(&next) = rest.get(i + AHEAD) {
+                vectors.prefetch(next as usize);
+            }
+            let score = match vectors.kept(row as usize) {
+                Some(x) => scorer.score(x),
+                None => {
+                    vectors.read(row as usize, &mut copy);
+                    scorer.score(&copy)
+                }
+            };
+            scored.push(finite(vectors, row, score, &mut copy)?);
+        }
+        Ok(())
+    }
+}
+
+/// Row `row` of rows of `dim` numbers that lie end to end.
+#[inline(always)]
+fn row_of<T>(all: &[T], dim: usize, row: u32) -> &[T] {
+    &all[row as usize * dim..][..dim]
+}
+
+/// Numbers that are scored as f32.
+trait Wide: Sized {
+    /// A row in f32: itself, or `copy`, which is as long.
+    fn wide<'a, L: Level>(row: &'a [Self], copy: &'a mut [f32]) -> &'a [f32];
+}
+
+impl Wide for f32 {
+    #[inline(always)]
+    fn wide<'a, L: Level>(row: &'a [Self], _copy: &'a mut [f32]) -> &'a [f32] {
+        row
+    }
+}
+
+impl Wide for u8 {
+    #[inline(always)]
+    fn wide<'a, L: Level>(row: &'a [Self], copy: &'a mut [f32]) -> &'a [f32] {
+        for (to, &from) in copy.iter_mut().zip(row) {
+            *to = f32::from(from);
+        }
+        copy
+    }
+}
+
+impl Wide for f16 {
+    #[inline(always)]
+    fn wide<'a, L: Level>(row: &'a [Self], copy: &'a mut [f32]) -> &'a [f32] {
+        let whole = row.len() / L::LANES * L::LANES;
+        let (in_whole, in_rest) = copy.split_at_mut(whole);
+        for (from, to) in row.chunks_exact(L::LANES).zip(in_whole.chunks_exact_mut(L::LANES)) {
+            L::store_floats(L::load_f16(from), to);
+        }
+        row[whole..].convert_to_f32_slice(in_rest);
+        copy
+    }
 }
 
 /// The score of a row, which of finite numbers in f32 is finite, and of others is not: they are refused.
@@ -102,19 +137,6 @@ fn finite(vectors: &dyn Vectors, row: u32, score: f64, copy: &mut [f32]) -> Resu
         read_finite(vectors, "rerank", row as usize, copy)?;
     }
     Ok(Scored::new(score, row))
-}
-
-/// Numbers of 16 bits to 32, those that are not finite to NaN. In plain operations, which compile to many at a time on every
-/// instruction set: exponent and fraction are moved to their places, and the exponent's offset is mended by a product, exact for
-/// subnormal numbers too.
-#[inline(always)]
-fn widen(from: &[f16], to: &mut [f32]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        let bits = u32::from(from.to_bits());
-        let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
-        let value = f32::from_bits(magnitude.to_bits() | (bits & 0x8000) << 16);
-        *to = if bits & 0x7c00 == 0x7c00 { f32::NAN } else { value };
-    }
 }
 
 /// Compares the candidates of queries with vectors.
@@ -155,12 +177,12 @@ impl<'a> Reranker<'a> {
 
     /// Asks for a row that is about to be compared.
     pub(crate) fn prefetch(&self, row: u32) {
-        let (row, dim) = (row as usize, self.vectors.dim());
+        let dim = self.vectors.dim();
         match self.kept {
-            Some(Kept::F32(all)) => isa::prefetch(&all[row * dim..][..dim]),
-            Some(Kept::F16(all)) => isa::prefetch(&all[row * dim..][..dim]),
-            Some(Kept::U8(all)) => isa::prefetch(&all[row * dim..][..dim]),
-            None => self.vectors.prefetch(row),
+            Some(Kept::F32(all)) => isa::prefetch(row_of(all, dim, row)),
+            Some(Kept::F16(all)) => isa::prefetch(row_of(all, dim, row)),
+            Some(Kept::U8(all)) => isa::prefetch(row_of(all, dim, row)),
+            None => self.vectors.prefetch(row as usize),
         }
     }
 
@@ -231,14 +253,30 @@ mod tests {
     use super::*;
     use ndarray::array;
 
+    /// Converts numbers of 16 bits.
+    struct Widen<'a>(&'a [f16], &'a mut [f32]);
+
+    impl Kernel for Widen<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<L: Level>(self) {
+            f16::wide::<L>(self.0, self.1);
+        }
+    }
+
     #[test]
     fn numbers_of_16_bits_keep_their_values() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        let mut wide = vec![0.0; all.len()];
-        widen(&all, &mut wide);
-        for (from, to) in all.iter().zip(wide) {
-            let same = from.to_f32().to_bits() == to.to_bits();
-            assert!(if from.is_finite() { same } else { to.is_nan() }, "{from:?} to {to}");
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            // All of them, and rows that do not fill the last register.
+            for some in [&all[..], &all[1..], &all[..7], &all[30_000..30_023], &[]] {
+                let mut wide = vec![7.0; some.len()];
+                isa::run(isa, Widen(some, &mut wide));
+                for (from, to) in some.iter().zip(wide) {
+                    let same = from.to_f32().to_bits() == to.to_bits();
+                    assert!(same || from.is_nan() && to.is_nan(), "{isa:?}: {from:?} to {to}");
+                }
+            }
         }
     }
 

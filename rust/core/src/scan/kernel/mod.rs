@@ -80,6 +80,7 @@ impl Kernel {
     }
 
     fn filter_bytes(self, lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
+        let _ = ahead; // of no use but on x86
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
@@ -107,6 +108,7 @@ impl Kernel {
         hits: &mut [u64],
     ) {
         assert!(lines.len() == hits.len() * tables.len());
+        let _ = ahead; // of no use but on x86
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
@@ -130,6 +132,7 @@ impl Kernel {
         hits: &mut [u64],
     ) {
         let (pairs, bytes) = tables;
+        let _ = ahead; // of no use but on x86
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` found the instruction set.
@@ -148,9 +151,7 @@ impl Kernel {
             _ => nibbles::scalar::filter(lines, pairs, bytes, limit, hits),
         }
     }
-}
 
-impl Kernel {
     /// Table sums of some vectors of the blocks whose lines are `lines`, each of `P` lines of two nibbles, added in order from
     /// `base`; vector i is lane i mod 64 of block i / 64. `false`: there is no kernel for them here, and nothing was done.
     pub(super) fn sums<const P: usize>(
@@ -161,16 +162,22 @@ impl Kernel {
         base: f32,
         scores: &mut Vec<f32>,
     ) -> bool {
+        #[cfg(target_arch = "x86_64")]
         match self.isa {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `new` found the instruction set.
-            Isa::Avx512 => unsafe { nibbles::avx512::sums(lines, vectors, tables, base, scores) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx2 => unsafe { nibbles::avx2::sums(lines, vectors, tables, base, scores) },
-            _ => return false,
+            Isa::Avx512 => {
+                // SAFETY: `new` found the instruction set.
+                unsafe { nibbles::avx512::sums(lines, vectors, tables, base, scores) };
+                return true;
+            }
+            Isa::Avx2 => {
+                // SAFETY: as above.
+                unsafe { nibbles::avx2::sums(lines, vectors, tables, base, scores) };
+                return true;
+            }
+            _ => {}
         }
-        true
+        let _ = (lines, vectors, tables, base, scores);
+        false
     }
 }
 
@@ -240,6 +247,48 @@ mod tests {
                     prop_assert_eq!(&hits, &want_wide, "long, {:?}", kernel);
                 }
             }
+        }
+
+        #[test]
+        fn every_isa_adds_the_same(blocks in 1..=64usize, n in 0..=70usize, seed in any::<u64>()) {
+            sums_as_added_in_order::<1>(blocks, n, seed);
+            sums_as_added_in_order::<3>(blocks, n, seed);
+            sums_as_added_in_order::<8>(blocks, n, seed);
+            sums_as_added_in_order::<32>(blocks, n, seed);
+        }
+    }
+
+    /// Compares the sums of `n` vectors, bit for bit: of random ones, the last vector of all among them.
+    fn sums_as_added_in_order<const P: usize>(blocks: usize, n: usize, seed: u64) {
+        let mut state = seed;
+        let mut random = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let lines: Vec<Line> = (0..blocks * P).map(|_| std::array::from_fn(|_| random(256) as u8)).collect();
+        // Of sizes so different that another order of additions would give other sums.
+        let mut entry =
+            |_: usize| (random(1 << 24) as f32 - (1 << 23) as f32) * 2f32.powi(random(40) as i32 - 20);
+        let tables: [[[f32; 16]; 2]; P] =
+            std::array::from_fn(|_| std::array::from_fn(|_| std::array::from_fn(&mut entry)));
+        let base = entry(0);
+        let last = blocks * 64 - 1;
+        let vectors: Vec<u16> =
+            (0..n).map(|i| if i == n / 2 { last } else { random(last + 1) } as u16).collect();
+        let want = vectors.iter().map(|&at| {
+            let (block, lane) = (usize::from(at) / 64, usize::from(at) % 64);
+            lines[block * P..][..P].iter().zip(&tables).fold(base, |sum, (line, [low, high])| {
+                sum + low[usize::from(line[lane] % 16)] + high[usize::from(line[lane] / 16)]
+            })
+        });
+        // What was there before stays.
+        let want: Vec<u32> = std::iter::once(7.0).chain(want).map(f32::to_bits).collect();
+        for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
+            let mut scores = vec![7.0];
+            let is_done = kernel.sums(&lines, &vectors, &tables, base, &mut scores);
+            assert_eq!(is_done, matches!(kernel.isa, Isa::Avx2 | Isa::Avx512), "{kernel:?}");
+            let got: Vec<u32> = scores.into_iter().map(f32::to_bits).collect();
+            assert_eq!(got, if is_done { &want[..] } else { &want[..1] }, "{P} lines, {kernel:?}");
         }
     }
 }

@@ -87,16 +87,6 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
     base: f32,
     scores: &mut Vec<f32>,
 ) {
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn look_up(table: &[f32; 16], codes: __m256i) -> __m256 {
-        // SAFETY: 16 readable numbers, of which unaligned loads take the first half and the second.
-        let (low, high) =
-            unsafe { (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))) };
-        let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
-        _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes), is_high)
-    }
-
     let (blocks, mut codes) = (lines.as_chunks().0, [[0; TOGETHER]; P]);
     for vectors in vectors.chunks(TOGETHER) {
         gather(blocks, vectors, &mut codes);
@@ -107,8 +97,8 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
             let all = unsafe { _mm_loadu_si128(codes[p].as_ptr().cast()) };
             let halves = [_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(all))];
             for (sum, codes) in sums.iter_mut().zip(halves) {
-                *sum = _mm256_add_ps(*sum, look_up(low, codes));
-                *sum = _mm256_add_ps(*sum, look_up(high, _mm256_srli_epi32::<4>(codes)));
+                *sum = _mm256_add_ps(*sum, look_up_floats(low, codes));
+                *sum = _mm256_add_ps(*sum, look_up_floats(high, _mm256_srli_epi32::<4>(codes)));
             }
         }
         let mut found = [[0.0; TOGETHER / 2]; 2];
@@ -118,4 +108,14 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
         }
         scores.extend_from_slice(&found.as_flattened()[..vectors.len()]);
     }
+}
+
+/// The entries that the lower four bits of each code name.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up_floats(table: &[f32; 16], codes: __m256i) -> __m256 {
+    // SAFETY: 16 readable numbers, of which unaligned loads take the first half and the second.
+    let (low, high) = unsafe { (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))) };
+    let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
+    _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes), is_high)
 }

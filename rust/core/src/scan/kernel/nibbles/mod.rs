@@ -12,12 +12,15 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod scalar;
 
+#[cfg(target_arch = "x86_64")]
 use crate::codes::packed::{BLOCK, Line};
 
 /// Vectors whose table sums are computed together.
-pub(in crate::scan) const TOGETHER: usize = 16;
+#[cfg(target_arch = "x86_64")]
+const TOGETHER: usize = 16;
 
 /// The bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u8; TOGETHER]; P]) {
     for (i, &at) in vectors.iter().enumerate() {
