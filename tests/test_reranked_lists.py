@@ -1,5 +1,8 @@
-"""Re-ranked search through lists compares a query's candidates while the next query scans; what it finds is to the bit what
-a search for candidates finds, and exact scores for them after that, which a callable is asked for."""
+"""Re-ranked search through lists compares the candidates of a query while the next query scans.
+
+It finds, to the bit, what a search for candidates and exact scores for them find in two steps: which is what is done where
+a callable returns the vectors.
+"""
 
 import numpy as np
 import pytest
@@ -85,7 +88,8 @@ def test_allowed_and_forbidden_vectors(index, X, Q):
         {"filter": range(100, 160), "exclude": own},
     ):
         for k in (4, 100):
-            check(index.search(Q, k, rerank=X, n_probe=2, **options), in_two_steps(index, X, Q, k, n_probe=2, **options))
+            found = index.search(Q, k, rerank=X, n_probe=2, **options)
+            check(found, in_two_steps(index, X, Q, k, n_probe=2, **options))
 
 
 def test_more_than_there_are(index, X, Q):
