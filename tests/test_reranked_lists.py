@@ -1,7 +1,7 @@
 """Re-ranked search through lists compares the candidates of a query while the next query scans.
 
-It finds, to the bit, what a search for candidates and exact scores for them find in two steps: which is what is done where
-a callable returns the vectors.
+It finds, to the bit, what a search for candidates and exact scores for them find in two steps: what is done where vectors
+come from a callable.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def Q(X):
 @pytest.fixture(scope="module", params=CASES)
 def index(request, X):
     settings = {"n_codewords": 16, "n_lists": N_LISTS, "effort": "low", "n_jobs": 2}
-    return cc.Index(cc.CompositionalCodes(**settings, **CASES[request.param]).fit(X)).add(X)
+    return cc.Index(cc.CompositionalCodes(**settings, **CASES[request.param]).fit(X[:600])).add(X)
 
 
 def in_two_steps(index, X, Q, k, ids=None, **options):
