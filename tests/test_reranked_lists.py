@@ -1,7 +1,7 @@
 """Re-ranked search through lists compares the candidates of a query while the next query scans.
 
-It finds, to the bit, what a search for candidates and exact scores for them find in two steps: what is done where vectors
-come from a callable.
+It finds, to the bit, what a search for candidates and exact scores for them find in two steps: what is done where
+vectors come from a callable.
 """
 
 import numpy as np
