@@ -7,6 +7,10 @@ use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, Layout, Line};
 use crate::scan::tables::QueryTables;
 
+/// Vectors below which nibbles are looked up one by one: to gather the codes of 16 takes as long, however few they are. A scan without
+/// lists has two or three in a call, mostly.
+const FEW: usize = 6;
+
 /// The sums of one query in one segment: entries of its tables added in order, from the base; times the scale; plus
 /// the bias.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +95,7 @@ impl Scorer<'_> {
     fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
         let Some(tables) = self.tables.of_width::<NIBBLE>() else { return false };
         let Ok(pairs) = <&[[_; 2]; P]>::try_from(tables.as_chunks().0) else { return false };
-        if self.kernel.sums(lines, vectors, pairs, self.base, scores) {
+        if vectors.len() >= FEW && self.kernel.sums(lines, vectors, pairs, self.base, scores) {
             return true;
         }
         let blocks = lines.as_chunks::<P>().0;
