@@ -27,9 +27,9 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isi
         let mut sums = [[_mm256_setzero_si256(); 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
             let changes = changes(table);
+            let asked = lines.as_ptr().wrapping_byte_offset(ahead).wrapping_add(column * GROUP);
             for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
-                let asked = lines.as_ptr().wrapping_add(column * GROUP + block).wrapping_byte_offset(ahead);
-                _mm_prefetch::<_MM_HINT_T0>(asked.cast());
+                _mm_prefetch::<_MM_HINT_T0>(asked.wrapping_add(block).cast());
                 for (half, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm256_adds_epu8(*sum, look_up(&changes, load(&block_lines[column], half)));
                 }
@@ -50,9 +50,9 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahea
         let mut sums = [[[_mm256_setzero_si256(); 2]; 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
             let changes = changes(table);
+            let asked = lines.as_ptr().wrapping_byte_offset(ahead).wrapping_add(column * GROUP);
             for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
-                let asked = lines.as_ptr().wrapping_add(column * GROUP + block).wrapping_byte_offset(ahead);
-                _mm_prefetch::<_MM_HINT_T0>(asked.cast());
+                _mm_prefetch::<_MM_HINT_T0>(asked.wrapping_add(block).cast());
                 for (half, sums) in sums.iter_mut().enumerate() {
                     let values = look_up(&changes, load(&block_lines[column], half));
                     sums[0] = _mm256_adds_epu16(sums[0], _mm256_and_si256(values, even));
