@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -118,6 +120,132 @@ def test_work_that_the_cluster_leaves_lying_is_begun_anew(client, quantizer, mon
     address = sorted(pids)[0]
     with pytest.raises(RuntimeError, match="does nothing of what it was asked for"):
         cluster.again(work)
+
+
+def test_blocks_of_a_fit_that_lost_all_workers_can_be_read_again(client):
+    """Whatever is still wanted of it lies where no worker is; the user's own tasks do not."""
+    from compcodes.training.dask import Cluster
+
+    settled(client)
+    cluster, pids = Cluster(client), client.run(os.getpid)
+    blocks = (da.from_array(X, chunks=(1000, 12)) + 1).to_delayed().ravel()
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    while client.nthreads():
+        time.sleep(0.01)
+    lost = cluster.keep([cluster.holding(False, 1, blocks)], sorted(pids)[0])
+    settled(client)
+    kept = cluster.keep([cluster.holding(False, 1, blocks)], sorted(client.nthreads())[1])
+    assert cluster.gather([cluster.submit(len, kept)]) == [6000]
+    assert kept.key != lost.key and client.who_has([kept])[kept.key] == (sorted(client.nthreads())[1],)
+
+
+def test_only_our_own_tasks_are_meant_for_a_worker(client):
+    from compcodes.training.dask import Cluster
+
+    settled(client)
+    cluster = Cluster(client)
+    chunked = da.from_array(X, chunks=(1000, 12)) + 2
+    places = cluster.places()
+    holdings = [cluster.holding(False, 1, [block]) for block in chunked.to_delayed().ravel()]
+    kept = [cluster.keep(holdings[:3], places[0]), cluster.keep(holdings[3:], places[1])]
+    assert cluster.gather([cluster.submit(len, one) for one in kept]) == [3000, 3000]
+    assert [client.who_has([one])[one.key] for one in kept] == [(place,) for place in places]
+
+    def meant(dask_scheduler, keys):
+        """Of some tasks and all that they are made of."""
+        found, tasks = {}, [dask_scheduler.tasks[key] for key in keys]
+        while tasks:
+            task = tasks.pop()
+            found[str(task.key)] = task.worker_restrictions, task.loose_restrictions
+            tasks += task.dependencies
+        return found
+
+    found = client.run_on_scheduler(meant, keys=[one.key for one in kept])
+    for key, (where, loosely) in found.items():
+        assert loosely == key.startswith(("called", "hold")) == bool(where), key
+    assert len([key for key in found if key.startswith("hold")]) == 6
+    assert len([key for key in found if key.startswith("('add")]) == 6
+
+
+WORKER = """
+import asyncio, sys
+from distributed import Worker
+
+async def work():
+    async with Worker(sys.argv[1], nthreads=1) as worker:
+        await worker.finished()
+
+asyncio.run(work())
+"""
+
+
+@pytest.mark.parametrize("work", ["build", "fit", "search"])
+def test_a_cluster_without_workers_is_an_error_and_no_endless_wait(quantizer, tmp_path, monkeypatch, work):
+    from compcodes import cluster
+
+    monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+    monkeypatch.setattr(cluster, "LOOK", 0.2)
+    seen, chunked = [], da.from_array(X, chunks=(1000, 12))
+    searched = cc.ShardedIndex.build(tmp_path / "searched", quantizer, X, 3, "ip")
+    found = searched.search(Q, 10)[1]
+    want = {"build": found, "search": found, "fit": quantizer.codebooks_}
+
+    def run(client, progress=None):
+        if work == "build":
+            return cc.ShardedIndex.build(
+                tmp_path / "built", quantizer, chunked, 6, "ip", client=client, progress=progress
+            ).search(Q, 10)[1]
+        if work == "search":
+            return [searched.search(Q, 10, client=client, progress=progress)[1] for _ in range(2)][-1]
+        return cc.CompositionalCodes(**MODEL.get_params()).fit(chunked, progress=progress).codebooks_
+
+    @contextlib.contextmanager
+    def worker(address):
+        """A process that nobody starts again."""
+        process = subprocess.Popen([sys.executable, "-c", WORKER, address])
+        yield process
+        process.kill()
+        process.wait()
+
+    def kill(stage, done, total):
+        seen.append(done)
+        process.kill()
+
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as here, distributed.Client(here) as client:
+        with worker(here.scheduler_address) as process:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(cluster.NoWorkers, match=r"no workers for 1\.0 seconds: start some"):
+                run(client, kill)
+        assert seen and seen[0] > 0
+        if work == "build":
+            found = cc.ShardedIndex.open(tmp_path / "built").verify()
+            assert 1 <= len(found.shards) < 6
+        with worker(here.scheduler_address):
+            client.wait_for_workers(1, timeout=60)
+            np.testing.assert_array_equal(run(client), want[work])
+
+
+def test_a_build_that_is_left_lying_is_begun_anew(client, quantizer, tmp_path, monkeypatch):
+    from compcodes import cluster
+
+    settled(client)
+    monkeypatch.setattr(cluster, "LOOK", 0.3)
+    asked, chunked = [], da.from_array(X, chunks=(1000, 12))
+
+    def submit(self, function, *arguments, worker=None):
+        asked.append(function)
+        lies = {"resources": {"none": 1}} if len(asked) in lying else {}
+        return self.client.submit(cluster.called, function, *arguments, pure=False, **lies)
+
+    lying = {2, 3}
+    monkeypatch.setattr(cluster.Workers, "submit", submit)
+    index = cc.ShardedIndex.build(tmp_path / "index", quantizer, chunked, 3, "ip", client=client)
+    assert [shard.first_id for shard in index.shards] == [0, 2000, 4000] and len(asked) == 5
+    lying = range(100)
+    with pytest.raises(RuntimeError, match="does nothing of what it was asked for"):
+        cc.ShardedIndex.build(tmp_path / "other", quantizer, chunked, 3, "ip", client=client)
+    assert len(cc.ShardedIndex.open(tmp_path / "other")) == 0
 
 
 def test_encoding_survives_a_killed_worker(client, quantizer):

@@ -51,12 +51,13 @@ def test_a_shard_with_lists_changes_nothing(model, tmp_path):
     folder = cc.ShardedIndex.create(tmp_path / "index", cc.CompositionalCodes.from_codebooks(model.codebooks_))
     lists = cc.Index(model).add(X[:9])
     lists.save(tmp_path / "lists")
-    for wrong in (
-        lambda: folder.add_shard(lists),
-        lambda: folder.add_shard(tmp_path / "lists"),
-        lambda: cc.ShardedIndex.build(folder.path, model, X, 2),
+    refused = "shard has lists, the index no lists .*: want the same"
+    for wrong, message in (
+        (lambda: folder.add_shard(lists), refused),
+        (lambda: folder.add_shard(tmp_path / "lists"), refused),
+        (lambda: cc.ShardedIndex.build(folder.path, model, X, 2), "quantizer has lists, .* was begun with no lists"),
     ):
-        with pytest.raises(ValueError, match="shard has lists, the index none .*: want codes of the same model"):
+        with pytest.raises(ValueError, match=message):
             wrong()
         assert len(cc.ShardedIndex.open(folder.path)) == 0
     assert len(folder.add(X[:9])) == 9

@@ -119,7 +119,7 @@ def test_shards_bring_ids_of_their_own_or_are_numbered_on(quantizer, tmp_path):
         with pytest.raises(ValueError, match=match):
             index.add_shard(path, first_id=bad)
     index.add_shard(cc.Index(quantizer).add(X[:2], ids=[6, 7]))  # between those of the first shard
-    with pytest.raises(ValueError, match="holds? 12, which"):
+    with pytest.raises(ValueError, match="has the id 12, which the index has already: want others, or give first_id"):
         index.add_shard(cc.Index(quantizer).add(X[:2], ids=[8, 12]))
     assert len(index) == 32 == len(cc.ShardedIndex.open(index.path))
 
@@ -399,3 +399,246 @@ def test_a_damaged_manifest_is_refused_when_it_is_opened(tmp_path, entry, value)
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="names the file .* twice"):
         cc.ShardedIndex.open(tmp_path / "shards")
+
+
+FEW = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def small():
+    return cc.CompositionalCodes.from_codebooks(np.random.default_rng(0).normal(size=(2, 4, 3)))
+
+
+def state(path):
+    """All that is in a folder, but for what nobody wrote to the end."""
+    return {file.name: file.read_bytes() for file in path.iterdir() if file.name != ".lock"}
+
+
+def test_a_flipped_bit_is_found_in_any_file(small, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "index", small).add(FEW).add(FEW)
+    index.remove([1, 7, 8])
+    names = sorted(index._opened.manifest.files())
+    assert [name[: name.index("-")] for name in names] == ["model", "removed", "removed", "shard", "shard"]
+    index.verify()
+    for name in names:
+        path = index.path / name
+        whole = path.read_bytes()
+        for at in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
+            wrong = bytearray(whole)
+            wrong[at] ^= 1 << at % 8
+            path.write_bytes(wrong)
+            with pytest.raises(ValueError, match=name):
+                index.verify()
+        path.unlink()
+        with pytest.raises(FileNotFoundError):
+            index.verify()
+        path.write_bytes(whole)
+    index.verify()
+    other = cc.CompositionalCodes.from_codebooks(small.codebooks_ * 2)
+    cc.Index(other, small.metric).save(index.path / names[0])
+    with pytest.raises(ValueError, match="not the model that the manifest says"):
+        index.verify()
+
+
+def test_folders_of_earlier_releases_have_no_checksums_of_what_is_removed(small, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "index", small).add(FEW)
+    path = index.path / "manifest.json"
+    assert "removed_crc32" not in path.read_text()
+    index.remove([2])
+    assert "removed_crc32" in path.read_text()
+    content = json.loads(path.read_text())
+    del content["shards"][0]["removed_crc32"]
+    path.write_text(json.dumps(content))
+    index = cc.ShardedIndex.open(index.path).verify()
+    assert index.ids.tolist() == [0, 1, 3, 4, 5]
+    index.add(FEW)
+    assert "removed_crc32" not in path.read_text()
+    (removed,) = index.path.glob("removed-*")
+    removed.write_bytes(removed.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"removed.*\.npy file"):
+        index.verify()
+
+
+@pytest.mark.parametrize("damage", ["shorter", "other model", "other settings", "with keys", "gone", "removed"])
+def test_a_version_that_cannot_be_opened_is_never_made(small, tmp_path, damage):
+    """Where another tool damaged a file, a change is refused, and leaves the folder as it is."""
+    index = cc.ShardedIndex.create(tmp_path / "index", small, "ip").add(FEW).add(FEW)
+    index.remove([0])
+    path = index.path / index.shards[1].file
+    other = cc.CompositionalCodes.from_codebooks(small.codebooks_ * 2)
+    made = {
+        "other model": lambda: cc.Index(other, "ip").add(FEW),
+        "other settings": lambda: cc.Index(small, "l2").add(FEW),
+        "with keys": lambda: cc.Index(small, "ip", keys=True).add(FEW, list("abcdef")),
+    }
+    if damage in made:
+        made[damage]().save(path)
+        manifest = index.path / "manifest.json"  # to which the size of the file is right
+        content = json.loads(manifest.read_text())
+        content["shards"][1]["bytes"] = path.stat().st_size
+        manifest.write_text(json.dumps(content))
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "removed":
+        (index.path / index.shards[0].removed).write_bytes(b"")
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    before = state(index.path)
+    changes = [
+        lambda: index.add(FEW),
+        lambda: index.add_shard(cc.Index(small, "ip").add(FEW)),
+        lambda: index.remove([3]),
+        lambda: index.compact(),
+    ]
+    for change in changes:
+        with pytest.raises((ValueError, OSError), match=r"shard|removed"):
+            change()
+        assert state(index.path) == before and index.version == 3 and len(index) == 11
+
+
+def test_a_file_whose_codes_are_damaged_is_not_taken(small, tmp_path):
+    path = tmp_path / "other"
+    cc.Index(small, "ip").add(np.tile(FEW, (50, 1))).save(path)
+    whole, index = path.read_bytes(), cc.ShardedIndex.create(tmp_path / "index", small, "ip")
+    before = state(index.path)
+    for at in range(0, len(whole), 61):
+        wrong = bytearray(whole)
+        wrong[at] ^= 1 << at % 8
+        path.write_bytes(wrong)
+        with pytest.raises(ValueError, match="other"):
+            index.add_shard(path)
+        assert state(index.path) == before
+    path.write_bytes(whole)
+    assert len(index.add_shard(path).verify()) == 300
+
+
+def test_a_build_refuses_what_a_worker_wrote_with_another_model(small, tmp_path, monkeypatch):
+    from compcodes.sharded import build
+
+    other = cc.CompositionalCodes.from_codebooks(small.codebooks_ * 2)
+
+    def write(folder, *_):
+        path = build.new_file(folder)
+        cc.Index(other, small.metric).add(FEW[:3]).save(path)
+        return path
+
+    monkeypatch.setattr(build, "_write", write)
+    with pytest.raises(ValueError, match="another model"):
+        cc.ShardedIndex.build(tmp_path / "index", small, FEW, 2)
+    monkeypatch.undo()
+    assert {file.name[:5] for file in (tmp_path / "index").iterdir()} == {".lock", "manif", "model"}
+    assert len(cc.ShardedIndex.build(tmp_path / "index", small, FEW, 2)) == 6
+
+
+@pytest.mark.filterwarnings("ignore::compcodes.index.MetricWarning")
+@pytest.mark.parametrize(
+    ("call", "kind", "argument", "problem"),
+    [
+        (lambda i, q, p: cc.ShardedIndex.open(5), TypeError, "path", "is 5: want the path of a folder"),
+        (lambda i, q, p: cc.ShardedIndex.open(""), ValueError, "path", "is '': want the path of a folder"),
+        (lambda i, q, p: cc.ShardedIndex.open("a\0b"), ValueError, "path", "is 'a\\x00b': want"),
+        (lambda i, q, p: cc.ShardedIndex.create(None, q), TypeError, "path", "is None: want the path of a folder"),
+        (lambda i, q, p: cc.ShardedIndex.build(None, q, FEW), TypeError, "path", "is None: want the path of a folder"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, 5, FEW), TypeError, "quantizer", "is 5: want a fitted"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, FEW[0]), ValueError, "X", "has shape (3,): want (n, d)"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, "x"), TypeError, "X", "has dtype <U1: want real numbers"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, FEW[:, :2]), ValueError, "X", "has 2 dimensions, the model has 3"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, FEW, 0), ValueError, "n_shards", "is 0: want at least 1"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, FEW, client=5), TypeError, "client", "is 5: want a dask"),
+        (lambda i, q, p: cc.ShardedIndex.build(p, q, FEW, ids=[1, 1, 2, 3, 4, 5]), ValueError, "ids", "hold 1 twice"),
+        (lambda i, q, p: cc.ShardedIndex.build(i.path, q, FEW, 2), ValueError, "path", "is '"),
+        (
+            lambda i, q, p: cc.ShardedIndex.build(i.path, q, FEW, metric="l2"),
+            ValueError,
+            "metric",
+            "is 'l2', the index in '",
+        ),
+        (lambda i, q, p: cc.ShardedIndex.build(i.path, q, FEW, scale=True), ValueError, "scale", "is True, the index"),
+        (
+            lambda i, q, p: cc.ShardedIndex.build(i.path, q, FEW, ids=list("abcdef"), keys=True),
+            ValueError,
+            "keys",
+            "is True, the index",
+        ),
+        (
+            lambda i, q, p: cc.ShardedIndex.build(i.path, q.from_codebooks(2 * q.codebooks_), FEW),
+            ValueError,
+            "quantizer",
+            "is another model than the index in '",
+        ),
+        (lambda i, q, p: i.remove([2, 99]), ValueError, "ids", "hold 99, and the index has no id 99"),
+        (lambda i, q, p: i.reconstruct([-1]), ValueError, "ids", "hold -1, and the index has no id -1"),
+        (lambda i, q, p: i.remove([2**63]), ValueError, "ids", f"hold {2**63}, which is beyond int64: want at most"),
+        (lambda i, q, p: i.remove([1, 2**70]), ValueError, "ids", f"hold {2**70}, which is beyond int64: want at most"),
+        (lambda i, q, p: i.remove([-1, 2**63]), ValueError, "ids", f"hold {2**63}, which is beyond int64: want at mo"),
+        (lambda i, q, p: i.remove(2**64), ValueError, "ids", f"hold {2**64}, which is beyond int64: want at most"),
+        (lambda i, q, p: i.remove([1.5]), TypeError, "ids", "have dtype float64: want int64"),
+        (lambda i, q, p: i.add(FEW[:1], [3]), ValueError, "ids", "hold 3, which the index has already: want others"),
+        (lambda i, q, p: i.add(FEW[:1], source=5), TypeError, "source", "is 5: want a string"),
+        (lambda i, q, p: i.add(FEW[:1], [2**63 - 1]).add(FEW[:1]), ValueError, "ids", "is None, and no ids are left"),
+        (
+            lambda i, q, p: i.add(FEW[:1], [2**63 - 1]).add_shard(cc.Index(q).add(FEW)),
+            ValueError,
+            "first_id",
+            "is None, and no ids are left",
+        ),
+        (
+            lambda i, q, p: i.add_shard(cc.Index(q).add(FEW[:2], [7, 4])),
+            ValueError,
+            "shard",
+            "has the id 4, which the index has already: want others, or give first_id",
+        ),
+        (
+            lambda i, q, p: i.add_shard(cc.Index(q).add(FEW[:2]), first_id=5),
+            ValueError,
+            "first_id",
+            "is 5, which gives a vector of the shard the id 5, which the index has already: want another",
+        ),
+        (lambda i, q, p: i.add_shard(cc.Index(q, "l2").add(FEW)), ValueError, "shard", "has metric='l2', the index me"),
+        (lambda i, q, p: i.add_shard(5), TypeError, "shard", "is 5: want an Index, or the path of one"),
+        (lambda i, q, p: i.compact("x"), TypeError, "share", "is 'x': want a number from 0 to 1"),
+        (lambda i, q, p: i.compact(True), TypeError, "share", "is True: want a number from 0 to 1"),
+        (lambda i, q, p: i.compact(-0.5), ValueError, "share", "is -0.5: want 0 to 1"),
+        (lambda i, q, p: i.compact(np.nan), ValueError, "share", "is nan: want 0 to 1"),
+        (lambda i, q, p: i.search(FEW, rerank=FEW, certify=True), ValueError, "certify", "goes with an index of metri"),
+    ],
+)
+def test_an_error_tells_argument_and_problem(small, tmp_path, call, kind, argument, problem):
+    index = cc.ShardedIndex.build(tmp_path / "index", small, FEW, metric="ip")
+    new = tmp_path / "new"
+    with pytest.raises(kind) as caught:
+        call(index, small, new)
+    error = caught.value
+    assert isinstance(error, cc.errors.ArgumentError)
+    assert (error.argument, error.problem[: len(problem)]) == (argument, problem)
+    opened = cc.ShardedIndex.open(index.path)
+    assert len(opened) == len(index) and opened.version == index.version
+    assert not new.exists() or len(cc.ShardedIndex.open(new)) == 0
+
+
+def test_keys_that_are_there_or_not_are_named_as_they_were_given(small, tmp_path):
+    index = cc.ShardedIndex.create(tmp_path / "index", small, keys=True).add(FEW[:2], [("a", 1), 7])
+    for call, problem in [
+        (lambda: index.add(FEW[:2], ["b", ("a", 1)]), "hold ('a', 1), which the index has already: want others"),
+        (lambda: index.remove([7, "7"]), "hold '7', and the index has no key '7'"),
+    ]:
+        with pytest.raises(cc.errors.ArgumentValueError) as caught:
+            call()
+        assert (caught.value.argument, caught.value.problem) == ("ids", problem)
+    shard = index.empty().add(FEW[:1], [7])
+    with pytest.raises(
+        cc.errors.ArgumentValueError, match="shard has the key 7, which the index has already: want oth"
+    ):
+        index.add_shard(shard)
+
+
+def test_a_file_is_no_folder(small, tmp_path):
+    (tmp_path / "file").write_text("")
+    for call in (
+        lambda: cc.ShardedIndex.create(tmp_path / "file", small),
+        lambda: cc.ShardedIndex.build(tmp_path / "file", small, FEW),
+    ):
+        with pytest.raises(NotADirectoryError, match="is a file: want a folder"):
+            call()
+    with pytest.raises(ValueError, match="is a file, not a folder of shards"):
+        cc.ShardedIndex.open(tmp_path / "file")

@@ -106,7 +106,7 @@ def test_keys_are_those_of_one_index(models, tmp_path):
     same(index.search(Q, 1500), whole.search(Q, 1500))
     with pytest.raises(ValueError, match="'key 130', which the index has"):
         index.add(X[:1], ["key 130"])
-    with pytest.raises(ValueError, match="no id"):
+    with pytest.raises(ValueError, match="ids hold 'key 119', and the index has no key 'key 119'"):
         index.remove(["key 119"])
     with pytest.raises(ValueError, match="give a key for each vector"):
         index.add(X[:1])
@@ -124,13 +124,13 @@ def test_lists_must_be_those_of_the_model(models, tmp_path):
     path = tmp_path / "other"
     cc.Index(models[25]).add(X[:3]).save(path)
     assert len(index.add_shard(path)) == 1506
-    with pytest.raises(ValueError, match="has no lists, the index some"):
+    with pytest.raises(ValueError, match="shard has no lists, the index lists"):
         index.add_shard(cc.Index(models[None]).add(X[:3]))
     other = cc.CompositionalCodes.from_codebooks(models[25].codebooks_, centroids=models[25].centroids_[:20])
     with pytest.raises(ValueError, match="another model"):
         index.add_shard(cc.Index(other, "ip").add(X[:3]))
     flat = cc.ShardedIndex.create(tmp_path / "flat", models[None])
-    with pytest.raises(ValueError, match="has lists, the index none"):
+    with pytest.raises(ValueError, match="shard has lists, the index no lists"):
         flat.add_shard(cc.Index(models[25]).add(X[:3]))
     for wrong, match in [
         ({"n_probe": 0}, "n_probe is 0"),

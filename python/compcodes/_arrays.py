@@ -29,6 +29,10 @@ __all__ = [
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
+_END = 2**63
+"""Above the largest id."""
+
+
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
     """Anything like an array as one of real numbers, without copying it; columns and tensors of other packages too."""
     try:
@@ -107,6 +111,10 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
 def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     """Integers of any kind; others by what they are."""
     array = np.asarray(plain(ids, name))
+    if array.dtype.kind in "Of" and isinstance(ids, (int, list, tuple)):  # numpy has no type for integers so large
+        large = [one for one in np.ravel(np.array(ids, dtype=object)) if type(one) is int and not -_END <= one < _END]
+        if large:
+            raise ArgumentValueError(name, f"hold {large[0]}, which is beyond int64: want at most 2**63 - 1")
     if array.dtype.kind in "UOS":
         raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64, or an index of keys, Index(…, keys=True)")
     if array.dtype.kind not in "iu":
@@ -124,7 +132,7 @@ def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         raise ArgumentTypeError(name, f"have dtype {array.dtype}: want int64")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ArgumentValueError(name, f"hold {array.max()}, which is beyond int64")
+        raise ArgumentValueError(name, f"hold {array.max()}, which is beyond int64: want at most 2**63 - 1")
     return array.astype(np.int64)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
     return written
 
 
-def key_array(written: list[str | None], shape: tuple[int, ...]) -> NDArray[np.object_]:
+def key_array(written: Sequence[str | None], shape: tuple[int, ...]) -> NDArray[np.object_]:
     """Read keys into an array of objects; None stays."""
     array = np.empty(len(written), dtype=object)
     for at, text in enumerate(written):  # one by one: numpy would take tuples for rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +36,9 @@ class Names(NamedTuple):
             raise ArgumentValueError("ids", "is None: give a key for each vector, since the index has keys")
         return None if names is None else self.given(names, n)
 
-    def read(self, names: NDArray[np.int64] | list[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
+    def read(self, names: NDArray[np.int64] | Sequence[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
         """Names as the core returns them."""
-        return key_array(names, shape) if isinstance(names, list) else names
+        return names if isinstance(names, np.ndarray) else key_array(names, shape)
 
     def among(self, core: _core.Index, name: object) -> bool:
         """Tell whether the index has a vector of this name, which may be anything."""

@@ -5,10 +5,12 @@ Dask is imported by who has a client, not here.
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -17,7 +19,7 @@ import numpy as np
 from compcodes import _core
 from compcodes.errors import ArgumentTypeError
 
-__all__ = ["Stuck", "Workers", "again", "same_version", "share_of_threads"]
+__all__ = ["NoWorkers", "Stuck", "Workers", "again", "same_version", "share_of_threads"]
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ PATIENT_LOOKS = 3
 PROGRESS = 0.2
 """Seconds between two reports of progress."""
 PATIENCE = 60
-"""Seconds to wait for the first worker."""
+"""Seconds to wait for a worker where there is none."""
 
 
 class Workers:
@@ -48,10 +50,19 @@ class Workers:
         self.client = client
 
     def addresses(self) -> list[str]:
-        """Return where the workers are, in an order of its own. Waits for the first one."""
-        if not self.client.nthreads():
-            self.client.wait_for_workers(1, timeout=PATIENCE)
-        return sorted(self.client.nthreads())
+        """Return where the workers are, in an order of its own. Waits for the first one.
+
+        Raises
+        ------
+        NoWorkers
+            None came.
+        """
+        until = time.monotonic() + PATIENCE
+        while not (found := sorted(self.client.nthreads())):
+            if time.monotonic() > until:
+                raise NoWorkers(PATIENCE)
+            time.sleep(PROGRESS)
+        return found
 
     def share(self, value: Any) -> Any:
         """Have a value sent to each worker that needs it, once: what a task takes in its place."""
@@ -64,40 +75,87 @@ class Workers:
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         return self.client.submit(called, function, *arguments, pure=False, **where)
 
-    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
-        """Wait for results, in order; `finished` is told of each that is there, by number.
+    def completed(self, futures: Sequence[Any], every: float = PROGRESS) -> Iterator[int]:
+        """Yield the numbers of tasks as they are done, well or not; looks at them `every` so many seconds.
 
         Raises
         ------
         Stuck
             Nothing is done though there are workers. Dask leaves tasks lying that were meant for a worker that is gone,
             and that others may do, if there was no other at that moment.
+        NoWorkers
+            There are none left, and none came.
         """
         import distributed
 
-        pending, looked, idle = dict(enumerate(futures)), time.monotonic(), 0
+        pending, watch = dict(enumerate(futures)), _Watch(self.client, futures)
         while pending:
             try:
-                distributed.wait(  # type: ignore[no-untyped-call]
-                    list(pending.values()), timeout=LOOK if finished is None else PROGRESS
-                )
+                distributed.wait(list(pending.values()), timeout=every)  # type: ignore[no-untyped-call]
                 left: dict[int, Any] = {}
             except (TimeoutError, distributed.TimeoutError):  # which are two in Python 3.10
                 left = {i: future for i, future in pending.items() if future.status == "pending"}
-            for i in pending.keys() - left.keys() if finished is not None else ():
-                finished(i)  # type: ignore[misc]
+            yield from sorted(pending.keys() - left.keys())
             pending = left
-            if pending and time.monotonic() - looked >= LOOK:
-                looked, idle = time.monotonic(), idle + 1 if self._is_idle() else 0
-                if idle >= PATIENT_LOOKS:
-                    self.client.cancel(list(pending.values()))
-                    raise Stuck(STUCK)
-        results: list[Any] = self.client.gather(list(futures))
-        return results
+            if pending:
+                watch.look()
+
+    def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
+        """Wait for results, in order; `finished` is told of each that is there, by number.
+
+        Raises
+        ------
+        Stuck, NoWorkers
+            As of `completed`.
+        """
+        for i in self.completed(futures, LOOK if finished is None else PROGRESS):
+            if finished is not None:
+                finished(i)
+        # What a worker takes with it now is computed again, which is waited for as before.
+        watch, fetching = _Watch(self.client, futures), ThreadPoolExecutor(1)
+        try:
+            fetched = fetching.submit(self.client.gather, list(futures))
+            while not concurrent.futures.wait([fetched], LOOK).done:
+                watch.look()
+            results: list[Any] = fetched.result()
+            return results
+        finally:
+            fetching.shutdown(wait=False)
+
+
+class _Watch:
+    """Sees to it that nobody waits for a cluster that will never do what it was asked for."""
+
+    def __init__(self, client: Any, futures: Sequence[Any]) -> None:
+        self.client, self.futures = client, list(futures)
+        self.looked = self.manned = time.monotonic()
+        self.idle = 0
+
+    def look(self) -> None:
+        """Look, every now and then, whether the cluster does anything; give the tasks up if not."""
+        now = time.monotonic()
+        if now - self.looked < LOOK:
+            return
+        self.looked = now
+        if self.client.nthreads():
+            self.manned = now
+        elif now - self.manned >= PATIENCE:
+            self._give_up(NoWorkers(PATIENCE))
+        self.idle = self.idle + 1 if self._is_idle() else 0
+        if self.idle >= PATIENT_LOOKS:
+            self._give_up(Stuck(STUCK))
 
     def _is_idle(self) -> bool:
-        """Whether there are workers, and none of them has anything to do."""
-        return bool(self.client.nthreads()) and not any(self.client.processing().values())
+        """Whether there are workers, none of which has anything to do, though not all is done and on its way here."""
+        return (
+            self.manned == self.looked
+            and not any(self.client.processing().values())
+            and any(future.status != "finished" for future in self.futures)
+        )
+
+    def _give_up(self, error: Exception) -> None:
+        self.client.cancel(self.futures)
+        raise error
 
 
 def again(work: Callable[[], T]) -> T:
@@ -133,6 +191,13 @@ class Nothing(Exception):
 
 class Stuck(RuntimeError):
     """A cluster that does nothing of what it was asked for."""
+
+
+class NoWorkers(RuntimeError):
+    """A cluster that has had no workers for so many seconds."""
+
+    def __str__(self) -> str:
+        return f"the cluster has had no workers for {self.args[0]} seconds: start some, and call this again"
 
 
 def same_version(version: str) -> None:

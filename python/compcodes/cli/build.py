@@ -148,7 +148,8 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
     model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
     ids = None if args.ids is None else load_names(args.ids)
-    names |= {"X": str(args.vectors), "shard": args.model, "ids": str(args.ids)}
+    names |= {"X": str(args.vectors), "quantizer": args.model, "ids": str(args.ids), "path": "-o", "keys": "--ids"}
+    names |= {"exact_norms": "--compact-norms"}
     given = {"scale": args.scale, "residuals": args.residuals, "exact_norms": not args.compact_norms}
     given["keys"] = ids is not None and ids.dtype == object
     with (

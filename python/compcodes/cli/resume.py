@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import Index
+from compcodes.data.mapped import release
 from compcodes.progress import ProgressLike, staged
 
 __all__ = ["build"]
@@ -54,6 +55,7 @@ def build(
 
             codes, lists, side = index._encoded(rows, None if report is None else within)
             checkpoint.append(codes, lists, side)
+            release(X)
         if report is not None:
             report(n, n)
         first = 0

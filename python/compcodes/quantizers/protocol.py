@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes._arrays import as_codes, check_rows
+from compcodes.errors import ArgumentTypeError
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer
 
@@ -68,9 +69,10 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
         Its codebooks have another shape, or hold NaN or infinity.
     """
     if isinstance(quantizer, (type, str)) or not callable(getattr(quantizer, "encode", None)):
-        raise TypeError(
-            f"quantizer is {quantizer!r}: want a fitted CompositionalCodes or another object with codebooks_ and "
-            "encode(X), or Index.load(path)"
+        raise ArgumentTypeError(
+            "quantizer",
+            f"is {quantizer!r}: want a fitted CompositionalCodes or another object with codebooks_ and encode(X), or "
+            "Index.load(path)",
         )
     if isinstance(quantizer, Quantizer):
         own, codebooks = copy.copy(quantizer), _codebooks(quantizer)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
-from compcodes._arrays import check_rows
+from compcodes._arrays import as_vectors, check_rows
 from compcodes._keys import listed
-from compcodes.cluster import Workers, same_version, share_of_threads
+from compcodes.cluster import Workers, again, same_version, share_of_threads
 from compcodes.data.files import new_file
 from compcodes.data.many import Files
 from compcodes.errors import ArgumentValueError
@@ -55,6 +55,7 @@ def rows_of(X: Any) -> Rows:
             raise ArgumentValueError("X", f"has shape {X.shape}: want (n, d), known: call compute_chunk_sizes()")
         one = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         return Rows(X.shape, f"dask {one.name}", lambda a, b: list(np.ravel(one[a:b].to_delayed())))
+    X = as_vectors(X, "X")
     n, d = X.shape
     ends = np.ascontiguousarray(X[[0, n // 2, n - 1]]) if n else np.zeros((0, d))
     digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode() + ends.tobytes())
@@ -89,50 +90,61 @@ def add_all(
     sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
     have = {shard.source for shard in index.shards}
     if others := have - set(sources.values()):
-        raise ValueError(
-            f"{index.path}: holds shards of other vectors or of another number of shards ({others.pop()}): build in "
-            "another folder"
+        raise ArgumentValueError(
+            "path",
+            f"is {os.fspath(index.path)!r}, which holds shards of other vectors or of another number of shards "
+            f"({others.pop()}): want another folder, or the vectors, ids and n_shards that it was begun with",
         )
-    left = {run: source for run, source in sources.items() if source not in have}
-    done = [n - sum(b - a for a, b in left)]
+    state = [index._opened]  # as of the last shard that was added
+
+    def left() -> dict[tuple[int, int], str]:
+        have = {shard.source for shard in state[0].manifest.shards}
+        return {run: source for run, source in sources.items() if source not in have}
+
+    def done() -> int:
+        return n - sum(b - a for a, b in left())
 
     def add(run: tuple[int, int], source: str, path: Path) -> None:
         try:
-            take(
+            state[0] = take(
                 index.path,
-                index._opened,
-                [(path, _core.Index.load(os.fspath(path), True), source)],
+                state[0],
+                path,
+                source,
                 # Ids that were given are meant as they are; keys have numbers of their own.
                 run[0] if names is None or index.has_keys else 0,
+                "X" if names is None else "ids",
                 order=list(sources.values()),
             )
         finally:
             path.unlink(missing_ok=True)
-        done[0] += run[1] - run[0]
         if report is not None:
-            report(done[0], n)
+            report(done(), n)
 
     def own(run: tuple[int, int]) -> Any:
         return None if names is None else names[slice(*run)]
 
     model = index._opened.manifest.model
     if client is None:
-        for run, source in left.items():
-            here = done[0]
+        for run, source in left().items():
+            here = done()
             within = None if report is None else lambda rows, here=here: report(here + rows, n)
             add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run)), own(run)))
         return
-    from distributed import as_completed
-
     workers, folder = Workers(client), Path(os.path.abspath(index.path))
-    futures = {}
-    for run, source in left.items():
-        blocks = rows.between(*run)
-        arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
-        future = workers.submit(_write_there, _core.__version__, folder, model, run[0], own(run), *arguments)
-        futures[future] = run, source
-    for future in as_completed(futures):  # type: ignore[no-untyped-call]
-        add(*futures.pop(future), folder / future.result())
+
+    def on_workers() -> None:
+        tasks = []
+        for run, source in left().items():
+            blocks = rows.between(*run)
+            arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
+            task = workers.submit(_write_there, _core.__version__, folder, model, run[0], own(run), *arguments)
+            tasks.append((run, source, task))
+        for i in workers.completed([task for *_, task in tasks]):
+            run, source, task = tasks[i]
+            add(run, source, folder / workers.gather([task])[0])
+
+    again(on_workers)  # what is left of it
 
 
 def _names_of(index: ShardedIndex, ids: Any, n: int) -> NDArray[np.int64] | list[Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,79 +14,124 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes import _core
 from compcodes.data.files import new_file
 from compcodes.errors import ArgumentValueError
-from compcodes.index import Index
 from compcodes.sharded.manifest import Manifest, Shard, commit, crc_of, fingerprint, read
-from compcodes.sharded.opened import Opened, opened
+from compcodes.sharded.opened import Known, Opened, open_shards, opened
 
-__all__ = ["ENDING", "LARGEST", "compact", "refuse_other", "remove", "take"]
+__all__ = ["ENDING", "LARGEST", "compact", "refuse_begun", "refuse_shard", "remove", "take"]
 
 LARGEST = 2**63 - 1
 """The largest id that there can be."""
 ENDING = ".compcodes"
 
 
-def refuse_other(manifest: Manifest, index: Index, name: str) -> None:
-    """Refuse what codes of another model, or of other settings, are in."""
-    if index.has_keys != manifest.keys:
-        have, want = ("keys", "ids") if index.has_keys else ("ids", "keys")
-        raise ArgumentValueError("shard", f"has {have}, the index {want} ({name}): want the same")
-    lists = index._quantizer._lists
-    if (lists is None) != (manifest.n_lists is None):
-        have, want = ("no lists", "some") if lists is None else ("lists", "none")
-        raise ArgumentValueError("shard", f"has {have}, the index {want} ({name}): want codes of the same model")
-    other = fingerprint(index._quantizer.codebooks_, lists)
-    if other != manifest.fingerprint:
-        raise ArgumentValueError(
-            "shard",
-            f"is of another model ({name} has the fingerprint {other[:12]}, the index "
-            f"{manifest.fingerprint[:12]}): its codes are sums of other codewords",
-        )
-    if index._core.settings() != manifest.settings:
-        raise ArgumentValueError(
-            "shard",
-            f"has (metric, scale, exact_norms, residuals) {index._core.settings()}, the index {manifest.settings}: "
-            "want the same",
-        )
+def refuse_shard(manifest: Manifest, shard: _core.Index, name: str) -> None:
+    """Refuse a shard whose codes are of another model than the index, or of other settings."""
+    for what, have, want in _differences(manifest, shard):
+        if what == "fingerprint":
+            raise ArgumentValueError(
+                "shard",
+                f"is of another model ({name} has the fingerprint {have[:12]}, the index {want[:12]}): its codes are "
+                "sums of other codewords",
+            )
+        words = {"keys": ("ids", "keys"), "lists": ("no lists", "lists")}
+        texts = [words[what][value] if what in words else f"{what}={value!r}" for value in (have, want)]
+        raise ArgumentValueError("shard", f"has {texts[0]}, the index {texts[1]} ({name}): want the same")
+
+
+def refuse_begun(manifest: Manifest, own: _core.Index, path: Path) -> None:
+    """Refuse to go on with a folder that was begun with another model, or with other settings, than are given now."""
+    begun = f"the index in {os.fspath(path)!r} was begun with"
+    for what, have, want in _differences(manifest, own):
+        if what == "fingerprint":
+            raise ArgumentValueError(
+                "quantizer",
+                f"is another model than {begun} (it has the fingerprint {have[:12]}, the index {want[:12]}): want "
+                "that, or another folder",
+            )
+        if what == "lists":
+            texts = ["lists" if value else "no lists" for value in (have, want)]
+            raise ArgumentValueError("quantizer", f"has {texts[0]}, {begun} {texts[1]}: want that, or another folder")
+        raise ArgumentValueError(what, f"is {have!r}, {begun} {want!r}: want that, or another folder")
+
+
+def _differences(manifest: Manifest, index: _core.Index) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs between an index and what the manifest says: its name, and both values."""
+    model = index.model()
+    names = ("keys", "lists", "fingerprint", "metric", "scale", "exact_norms", "residuals")
+    name, divided = fingerprint(model.codebooks, model.lists), manifest.n_lists is not None
+    have = index.has_keys(), model.lists is not None, name, *index.settings()
+    want = manifest.keys, divided, manifest.fingerprint, *manifest.settings
+    yield from (each for each in zip(names, have, want, strict=True) if each[1] != each[2])
 
 
 def take(
     folder: Path,
     before: Opened,
-    files: list[tuple[Path, _core.Index, str | None]],
+    path: Path,
+    source: str | None,
     first_id: int | None = None,
+    argument: str = "shard",
     order: list[str] | None = None,
-) -> None:
-    """Add finished files, which are renamed, as shards: in one version, at the end or in the order of their sources.
+) -> Opened:
+    """Add a finished file, which is renamed, as a shard: at the end, or in the order of their sources.
 
-    `before` is a version that is open already; the new one is not opened.
+    `before` is a version that is open already; returns the new one. `argument` is what the user gave ids by, or the
+    vectors that get some.
     """
-    checked = [(path, index, source, path.stat().st_size, crc_of(path)) for path, index, source in files]
+    index, size, crc = _core.Index.load(os.fspath(path), True), path.stat().st_size, crc_of(path)
 
-    def made(current: Manifest | None) -> Manifest:
-        assert current is not None
-        shards, next_id = list(current.shards), current.next_id
-        for path, index, source, size, crc in checked:
-            ids = _numbers(index)
-            # Keys name vectors; numbers are only to be others than those of all shards.
-            by_position = current.keys or bool((ids == np.arange(len(ids))).all())
-            first = (next_id if by_position else 0) if first_id is None else first_id
-            if first > LARGEST and first_id is None:
-                raise ValueError("no ids are left above the largest: give ids")
-            low, high = (int(ids.min()) + first, int(ids.max()) + first) if len(ids) else (-1, -1)
-            _check_first(index, first)
-            if current.keys:
-                _refuse_keys(folder, before, index)
-            _refuse_known(folder, before, current, shards[len(current.shards) :], ids + first, low, high)
-            name = f"shard-{current.version + 1}-{len(shards)}{ENDING}"
-            os.replace(path, folder / name)
-            shards.append(Shard(name, len(ids), first, low, high, size, crc, source=source))
-            next_id = max(next_id, high + 1)
+    def made(current: Manifest) -> Manifest:
+        refuse_shard(current, index, os.fspath(path))
+        own = _numbers(index)
+        # Keys name vectors; numbers are only to be others than those of all shards.
+        by_position = current.keys or bool((own == np.arange(len(own))).all())
+        first = (current.next_id if by_position else 0) if first_id is None else first_id
+        if first > LARGEST and first_id is None:
+            other = "first_id" if argument == "shard" else "ids"
+            raise ArgumentValueError(
+                other, f"is None, and no ids are left above the largest, which is {LARGEST}: give {other}"
+            )
+        _check_first(index, first)
+        low, high = (int(own.min()) + first, int(own.max()) + first) if len(own) else (-1, -1)
+        blamed = "first_id" if argument == "shard" and first_id is not None else argument
+        shared = [shard for shard in current.shards if low <= shard.highest_id and shard.lowest_id <= high]
+        if current.keys:
+            _refuse_known(folder, before, cast("list[str]", index.ids()), 0, argument)
+            if shared:
+                raise ArgumentValueError(
+                    blamed, f"is {first}, and the numbers {low} to {high} are those of {shared[0].file}: want None"
+                )
+        elif shared:
+            _refuse_known(folder, before, own + first, first, blamed)
+        name = f"shard-{current.version + 1}-{len(current.shards)}{ENDING}"
+        os.replace(path, folder / name)
+        shards = [*current.shards, Shard(name, len(own), first, low, high, size, crc, source=source)]
         if order is not None:
             place = {source: at for at, source in enumerate(order)}
             shards.sort(key=lambda shard: place[shard.source or ""])
-        return replace(current, shards=tuple(shards), next_id=next_id)
+        return replace(current, shards=tuple(shards), next_id=max(current.next_id, high + 1))
 
-    commit(folder, made)
+    return _changed(folder, before, made)
+
+
+def _changed(folder: Path, before: Opened | None, change: Callable[[Manifest], Manifest]) -> Opened:
+    """Make a new version of the folder, if it can be opened; returns it. What `before` has open is not opened again."""
+    new: list[Opened] = []
+
+    def made(current: Manifest | None) -> Manifest:
+        assert current is not None
+        manifest = change(current)
+        try:
+            parts = open_shards(folder, manifest, slice(None), before.known if before else Known())
+        except BaseException:
+            for name in manifest.files() - current.files():  # which no version will have
+                (folder / name).unlink(missing_ok=True)
+            raise
+        new.append(Opened(manifest, *parts))
+        return manifest
+
+    manifest = commit(folder, made)
+    return replace(new[0], manifest=manifest)
 
 
 def _check_first(index: _core.Index, first: int) -> None:
@@ -100,26 +146,20 @@ def _check_first(index: _core.Index, first: int) -> None:
 
 
 def _refuse_known(
-    folder: Path, before: Opened, current: Manifest, new: list[Shard], ids: NDArray[np.int64], low: int, high: int
+    folder: Path, before: Opened, names: NDArray[np.int64] | list[str], first: int, argument: str
 ) -> None:
-    """Refuse ids that are there already."""
-    if not len(ids):
+    """Refuse ids or keys that are there already, in terms of what the user gave; `first` is in the ids."""
+    found = opened(folder, before).shards.find(names)
+    if not (found >= 0).any():
         return
-    for shard in new:
-        if low <= shard.highest_id and shard.lowest_id <= high:
-            raise ValueError(f"ids {low} to {high} overlap those of another shard: give first_id")
-    if any(low <= shard.highest_id and shard.lowest_id <= high for shard in current.shards):
-        found = opened(folder, before).shards.find(ids)
-        if (found >= 0).any():
-            raise ValueError(f"ids hold {ids[np.argmax(found >= 0)]}, which the index has already: give first_id")
-
-
-def _refuse_keys(folder: Path, before: Opened, index: _core.Index) -> None:
-    """Refuse keys that are there already."""
-    keys = cast("list[str]", index.ids())
-    found = opened(folder, before).shards.find(keys)
-    if (found >= 0).any():
-        raise ValueError(f"ids hold {keys[int(np.argmax(found >= 0))]!r}, which the index has already")
+    at, kind = int(np.argmax(found >= 0)), "key" if isinstance(names, list) else "id"
+    known = f"{before.names.read(names[at : at + 1], (1,)).tolist()[0]!r}, which the index has already"
+    problem = {
+        "ids": f"hold {known}: want others",
+        "first_id": f"is {first}, which gives a vector of the shard the id {known}: want another",
+        "X": f"has a row whose number is the id {known}: give ids",
+    }.get(argument, f"has the {kind} {known}: want others" + (", or give first_id" if kind == "id" else ""))
+    raise ArgumentValueError(argument, problem)
 
 
 def _numbers(index: _core.Index) -> NDArray[np.int64]:
@@ -128,13 +168,12 @@ def _numbers(index: _core.Index) -> NDArray[np.int64]:
     return alone.numbers(alone.positions())
 
 
-def remove(folder: Path, names: ArrayLike, n_jobs: int | None) -> int:
-    """Note as removed the vectors with these names; returns how many there were."""
+def remove(folder: Path, before: Opened, names: ArrayLike, n_jobs: int | None) -> tuple[Opened, int]:
+    """Note as removed the vectors with these names; returns the new version, and how many there were."""
     count = [0]
 
-    def made(current: Manifest | None) -> Manifest:
-        assert current is not None
-        now = opened(folder)
+    def made(current: Manifest) -> Manifest:
+        now = opened(folder, before)
         found = now.find(names, n_jobs)
         count[0] = len(np.unique(found))
         starts, shards = now.starts, list(current.shards)
@@ -145,19 +184,17 @@ def remove(folder: Path, names: ArrayLike, n_jobs: int | None) -> int:
             positions = np.union1d(now.removed[i], own)
             name = f"removed-{current.version + 1}-{i}.npy"
             _save(folder, name, positions)
-            shards[i] = replace(shard, removed=name, n_removed=len(positions))
+            shards[i] = replace(shard, removed=name, n_removed=len(positions), removed_crc32=crc_of(folder / name))
         return replace(current, shards=tuple(shards))
 
-    commit(folder, made)
-    return count[0]
+    return _changed(folder, before, made), count[0]
 
 
-def compact(folder: Path, share: float, n_jobs: int | None) -> None:
-    """Write the shards anew of whose vectors more than a share was removed."""
+def compact(folder: Path, before: Opened, share: float, n_jobs: int | None) -> Opened:
+    """Write the shards anew of whose vectors more than a share was removed; returns the current version."""
 
-    def made(current: Manifest | None) -> Manifest:
-        assert current is not None
-        now, shards = opened(folder), []
+    def made(current: Manifest) -> Manifest:
+        now, shards = opened(folder, before), []
         for i, shard in enumerate(current.shards):
             if shard.n_removed <= share * shard.vectors:
                 shards.append(shard)
@@ -183,12 +220,14 @@ def compact(folder: Path, share: float, n_jobs: int | None) -> None:
                     crc32=crc_of(path),
                     removed=None,
                     n_removed=0,
+                    removed_crc32=None,
                 )
             )
         return replace(current, shards=tuple(shards))
 
     if any(shard.n_removed > share * shard.vectors for shard in read(folder).shards):
-        commit(folder, made)
+        return _changed(folder, before, made)
+    return opened(folder, before)
 
 
 def _save(folder: Path, name: str, positions: NDArray[np.int64]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes._arrays import as_count, as_vectors, check_jobs, check_range
+from compcodes._arrays import as_count, check_jobs, check_range
 from compcodes._choices import Metric
 from compcodes._filters import FilterLike
 from compcodes._keys import as_key
 from compcodes._searching import Above, Found
+from compcodes.cluster import Workers
 from compcodes.data.files import new_file
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.index import Index, MetricWarning
@@ -25,9 +25,9 @@ from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers.protocol import QuantizerLike
 from compcodes.quantizers.quantizer import Quantizer
 from compcodes.sharded import change
-from compcodes.sharded.change import ENDING, LARGEST, refuse_other, take
-from compcodes.sharded.manifest import MANIFEST, Manifest, Shard, commit, crc_of, fingerprint
-from compcodes.sharded.opened import Opened, opened
+from compcodes.sharded.change import ENDING, LARGEST, refuse_begun, refuse_shard, take
+from compcodes.sharded.manifest import MANIFEST, Manifest, Shard, commit, fingerprint
+from compcodes.sharded.opened import Opened, opened, verify
 from compcodes.sharded.search import above, search
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ShardedIndex:
 
     def __init__(self, path: str | os.PathLike[str], n_jobs: int | None = None) -> None:
         check_jobs(n_jobs)
-        self.path = Path(path)
+        self.path = _folder(path)
         self.n_jobs = n_jobs
         self._opened: Opened = opened(self.path)
 
@@ -116,8 +116,10 @@ class ShardedIndex:
         OSError
             It cannot be written to.
         """
-        folder = Path(path)
+        folder = _folder(path)
         empty = Index(quantizer, metric, n_jobs, scale=scale, exact_norms=exact_norms, residuals=residuals, keys=keys)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file: want a folder, or the path of a new one", str(folder))
         folder.mkdir(exist_ok=True)
         codebooks, lists = empty.quantizer.codebooks_, empty._quantizer._lists
         name = fingerprint(codebooks, lists)
@@ -187,21 +189,25 @@ class ShardedIndex:
         """
         from compcodes.sharded import build
 
-        rows = build.rows_of(X if hasattr(X, "shape") else as_vectors(X, "X"))
+        folder, rows, report = _folder(path), build.rows_of(X), staged(progress, "build")
         n_shards = as_count("n_shards", n_shards)
         settings = {"scale": scale, "exact_norms": exact_norms, "residuals": residuals, "keys": keys}
         if keys and ids is None:
             raise ArgumentValueError("ids", "is None: give a key for each vector, since keys is True")
-        if not is_sharded(path):
-            index = cls.create(path, quantizer, metric, n_jobs, **settings)
-        else:
-            index = cls(path, n_jobs)
+        if client is not None:
+            Workers(client)
+        with warnings.catch_warnings():
+            if not is_sharded(folder):
+                warnings.simplefilter("ignore", MetricWarning)  # `create` says it
             own = Index(quantizer, metric, n_jobs, **settings)
-            refuse_other(index._opened.manifest, own, "the quantizer")
-        if rows.shape[1] != index._opened.manifest.shape[2]:
-            dims = index._opened.manifest.shape[2]
-            raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {dims}")
-        build.add_all(index, rows, n_shards, client, staged(progress, "build"), ids)
+        if rows.shape[1] != own.dimension:
+            raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {own.dimension}")
+        if is_sharded(folder):
+            index = cls(folder, n_jobs)
+            refuse_begun(index._opened.manifest, own._core, folder)
+        else:
+            index = cls.create(folder, quantizer, metric, n_jobs, **settings)
+        build.add_all(index, rows, n_shards, client, report, ids)
         return index.refresh()
 
     def add(
@@ -231,9 +237,10 @@ class ShardedIndex:
         ValueError
             As in `Index.add`.
         """
+        _check_source(source)
         index = self.empty().add(X, ids, progress=progress)
         # Ids that were given are meant as they are, even 0, 1, 2, …
-        return self.add_shard(index, first_id=None if ids is None or index.has_keys else 0, source=source)
+        return self._taken(index, "an Index", None if ids is None or index.has_keys else 0, source, "ids")
 
     def add_shard(
         self, shard: Index | str | os.PathLike[str], *, first_id: int | None = None, source: str | None = None
@@ -258,29 +265,33 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            It is of another model (the fingerprints differ), metric or settings; or has an id that is there already.
+            It is of another model (the fingerprints differ), metric or settings; has an id that is there already; or is
+            damaged.
         OSError
             A file cannot be read or written.
         """
         if first_id is not None:
             check_range("first_id", first_id, 0, LARGEST)
             first_id = int(first_id)
-        if source is not None and not isinstance(source, str):
-            raise ArgumentTypeError("source", f"is {source!r}: want a string")
+        _check_source(source)
         if not isinstance(shard, (Index, str, os.PathLike)):
             raise ArgumentTypeError("shard", f"is {shard!r}: want an Index, or the path of one")
         index = shard if isinstance(shard, Index) else Index.load(shard, self.n_jobs, mmap=True)
-        refuse_other(self._opened.manifest, index, "shard" if isinstance(shard, Index) else os.fspath(shard))
+        name = "an Index" if isinstance(shard, Index) else os.fsdecode(shard)
+        return self._taken(index, name, first_id, source, "shard")
+
+    def _taken(self, index: Index[Any], name: str, first_id: int | None, source: str | None, argument: str) -> Self:
+        refuse_shard(self._opened.manifest, index._core, name)
         partial = new_file(self.path)
         try:
-            if isinstance(shard, Index):
+            try:
                 index.save(partial)
-            else:
-                shutil.copyfile(shard, partial)
-            take(self.path, self._opened, [(partial, index._core, source)], first_id)
+            except ValueError as error:  # codes of a mapped file that are not those of their checksum
+                raise ArgumentValueError("shard", f"cannot be read ({name}): {error}") from None
+            self._opened = take(self.path, self._opened, partial, source, first_id, argument)
         finally:
             partial.unlink(missing_ok=True)
-        return self.refresh()
+        return self
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids, or keys.
@@ -297,8 +308,7 @@ class ShardedIndex:
         ValueError
             The index has no such id. Nothing is removed then, nor after Ctrl-C.
         """
-        count = change.remove(self.path, ids, self.n_jobs)
-        self.refresh()
+        self._opened, count = change.remove(self.path, self._opened, ids, self.n_jobs)
         return count
 
     def compact(self, share: float = 0.0) -> Self:
@@ -306,13 +316,22 @@ class ShardedIndex:
 
         Searches that go on meanwhile see the version before. Shards without any vectors left go.
 
+        Parameters
+        ----------
+        share : float, default 0
+            0 to 1.
+
         Returns
         -------
         ShardedIndex
             Itself, at the new version if there was anything to do.
         """
-        change.compact(self.path, share, self.n_jobs)
-        return self.refresh()
+        if isinstance(share, (bool, np.bool_)) or not isinstance(share, (int, float, np.integer, np.floating)):
+            raise ArgumentTypeError("share", f"is {share!r}: want a number from 0 to 1")
+        if not 0 <= share <= 1:
+            raise ArgumentValueError("share", f"is {share!r}: want 0 to 1, of the vectors of a shard")
+        self._opened = change.compact(self.path, self._opened, float(share), self.n_jobs)
+        return self
 
     def refresh(self) -> Self:
         """Go on with the current version of the folder; searches under way end with the one they began with."""
@@ -490,18 +509,16 @@ class ShardedIndex:
         return now.shards.reconstruct(now.find(ids, self.n_jobs), self.n_jobs)
 
     def verify(self) -> Self:
-        """Read all files, and compare their checksums with those of the manifest.
+        """Read all files, and compare them with their checksums.
 
         Raises
         ------
+        OSError
+            A file cannot be read.
         ValueError
-            A file is damaged.
+            A file is damaged: of a shard, of what is removed from it, or of the model.
         """
-        for shard in self._opened.manifest.shards:
-            path = self.path / shard.file
-            crc = crc_of(path)
-            if crc != shard.crc32:
-                raise ValueError(f"{path}: damaged (its checksum is {crc:08x}, the manifest says {shard.crc32:08x})")
+        verify(self.path, self._opened)
         return self
 
     def empty(self) -> Index:
@@ -587,6 +604,21 @@ class ShardedIndex:
             f"ShardedIndex({len(self):,} vectors of {d} dimensions in {n} shards{divided}, {M} codes of {K}, "
             f"metric={self.metric!r}, version={self.version})"
         )
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    """Take the path of a folder."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise ArgumentTypeError("path", f"is {path!r}: want the path of a folder")
+    name = os.fsdecode(path)
+    if not name or "\0" in name:
+        raise ArgumentValueError("path", f"is {name!r}: want the path of a folder")
+    return Path(name)
+
+
+def _check_source(source: object) -> None:
+    if source is not None and not isinstance(source, str):
+        raise ArgumentTypeError("source", f"is {source!r}: want a string")
 
 
 def is_sharded(path: str | os.PathLike[str]) -> bool:

@@ -56,6 +56,8 @@ class Shard:
     n_removed: int = 0
     source: str | None = None
     """What a build made it of, so that an interrupted one goes on after it."""
+    removed_crc32: int | None = None
+    """Checksum of the file of what is removed; earlier releases wrote none."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ def _made(kind: Any, content: dict[str, Any]) -> Any:
     if kind is Shard:
         for name in ("vectors", "first_id", "bytes", "crc32", "n_removed"):
             _refuse_negative(name, getattr(made, name))
+        if made.removed_crc32 is not None:
+            _refuse_negative("removed_crc32", made.removed_crc32)
     return made
 
 
@@ -200,9 +204,15 @@ def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manif
         made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
         more = {"n_lists": made.n_lists, "keys": made.keys}
         is_more = made.n_lists is not None or made.keys
-        content = {"format": FORMAT, "format_version": DIVIDED_OR_KEYED if is_more else FORMAT_VERSION} | asdict(made)
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "format_version": DIVIDED_OR_KEYED if is_more else FORMAT_VERSION,
+        } | asdict(made)
         if not is_more:  # as before there were any
             content = {name: value for name, value in content.items() if name not in more}
+        for shard in content["shards"]:
+            if shard["removed_crc32"] is None:  # as before there was any
+                del shard["removed_crc32"]
         partial = new_file(folder)
         try:
             with partial.open("w", encoding="utf-8") as file:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
 from compcodes._names import Names
+from compcodes.errors import ArgumentValueError
 from compcodes.sharded import manifest as manifests
 from compcodes.sharded.manifest import Manifest, Shard
 
-__all__ = ["Known", "Opened", "open_shards", "opened"]
+__all__ = ["Known", "Opened", "open_shards", "opened", "verify"]
 
 Known: TypeAlias = dict[tuple[str, int, int, int], _core.Index]
 """Open indexes, by the file's path, inode, time and size."""
@@ -46,7 +49,11 @@ class Opened:
         wanted = self.names.given(names, None)
         found = self.shards.find(wanted, n_jobs)
         if (found < 0).any():
-            raise ValueError(f"the index has no id {wanted[int(np.argmax(found < 0))]}")
+            at = int(np.argmax(found < 0))
+            name = self.names.read(wanted[at : at + 1], (1,)).tolist()[0]
+            raise ArgumentValueError(
+                "ids", f"hold {name!r}, and the index has no {'key' if self.names.keyed else 'id'} {name!r}"
+            )
         return found
 
     def contains(self, name: int | str) -> bool:
@@ -105,15 +112,47 @@ def open_shards(
     return (), _core.Shards([empty], [0], [np.zeros(0, np.int64)]), now
 
 
+def verify(folder: Path, now: Opened) -> None:
+    """Read all files, and compare them with what the manifest says.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    ValueError
+        A file is damaged.
+    """
+    manifest = now.manifest
+    path = folder / manifest.model
+    model = _core.Index.load(os.fspath(path), False)  # which looks at the checksums that are in it
+    name = manifests.fingerprint(model.model().codebooks, model.model().lists)
+    if (name, model.settings(), model.has_keys(), len(model)) != (
+        manifest.fingerprint,
+        manifest.settings,
+        manifest.keys,
+        0,
+    ):
+        raise ValueError(f"{path}: damaged (it is not the model that the manifest says)")
+    for shard in manifest.shards:
+        path = folder / shard.file
+        crc = manifests.crc_of(path)
+        if crc != shard.crc32:
+            raise ValueError(f"{path}: damaged (its checksum is {crc:08x}, the manifest says {shard.crc32:08x})")
+        _removed(folder, shard)
+
+
 def _removed(folder: Path, shard: Shard) -> NDArray[np.int64]:
     if shard.removed is None:
         return np.zeros(0, np.int64)
     path = folder / shard.removed
-    with path.open("rb") as file:
-        try:
-            positions = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path}: not a whole .npy file ({error})") from None
+    content = path.read_bytes()
+    crc = zlib.crc32(content)
+    if shard.removed_crc32 is not None and crc != shard.removed_crc32:
+        raise ValueError(f"{path}: damaged (its checksum is {crc:08x}, the manifest says {shard.removed_crc32:08x})")
+    try:
+        positions = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not a whole .npy file ({error})") from None
     if positions.dtype != np.int64 or positions.shape != (shard.n_removed,):
         raise ValueError(f"{path}: holds {positions.dtype} {positions.shape}, want int64 ({shard.n_removed},)")
     if (np.diff(positions) <= 0).any() or (len(positions) and not 0 <= positions[0] <= positions[-1] < shard.vectors):

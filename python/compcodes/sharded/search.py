@@ -46,7 +46,7 @@ def search(
     queries, k = as_queries(Q, dim), as_count("k", k)
     n_candidates = count_candidates(k, n_candidates, rerank, rerank_ids)
     if certify and not now.manifest.residuals:
-        raise ValueError('certify goes with an index of metric "ip" that was made with residuals=True')
+        raise ArgumentValueError("certify", 'goes with an index of metric "ip" that was made with residuals=True')
     if certify and rerank is None:
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(now.manifest.n_lists is not None, n_probe, recall, certify)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,23 +34,43 @@ class Cluster(Workers):
         return [*self.addresses()]
 
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-        """Have a function called; of arguments that are delayed, with their values."""
-        from dask.delayed import Delayed, delayed
+        """Have a function called; of blocks that are to be read, with what is read."""
+        if not any(isinstance(argument, _Reading) for argument in arguments):
+            return super().submit(function, *arguments, worker=worker)
+        from dask.base import annotate
+        from dask.delayed import delayed
 
-        if any(isinstance(argument, Delayed) for argument in arguments):
-            where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            return self.client.compute(delayed(called, pure=False)(function, *arguments), **where)
-        return super().submit(function, *arguments, worker=worker)
+        # Our own tasks are meant for a worker, those that blocks come from are not: `workers` of `compute`, or an
+        # annotation while it is called, would be of all of them. The user's tasks keep their names, and what was said
+        # of them, as long as anybody wants them: meant for a worker that is gone, they might be left lying.
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        with annotate(**where):
+            given = [one.task() if isinstance(one, _Reading) else one for one in arguments]
+            task = delayed(called, pure=False)(function, *given)
+        return self.client.compute(task)
 
     def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
         """Return what stands for blocks that are read each time that they are needed."""
-        from dask.delayed import delayed
-
-        return delayed(steps.hold, pure=False)(_core.__version__, unit, n_jobs, *blocks)
+        return _Reading(unit, n_jobs, blocks)
 
     def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
         """Have what stands for blocks read once, and kept on a worker."""
         return self.submit(steps.joined, *holdings, worker=worker)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Blocks that workers read each time that they are needed."""
+
+    unit: bool
+    n_jobs: int | None
+    blocks: Sequence[Any]
+
+    def task(self) -> Any:
+        """Return a task that reads them."""
+        from dask.delayed import delayed
+
+        return delayed(steps.hold, pure=False)(_core.__version__, self.unit, self.n_jobs, *self.blocks)
 
 
 def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit: bool, n_jobs: int | None) -> Spread:

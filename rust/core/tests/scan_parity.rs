@@ -99,7 +99,7 @@ fn define(
     let scores = codes.rows().into_iter().enumerate().map(|(n, row)| {
         let mut score = base(n);
         for (m, &code) in row.iter().enumerate() {
-            score += tables.query(query)[m][usize::from(code)];
+            score += tables.query(query).table(m)[usize::from(code)];
         }
         let score = adjust(score, n);
         if score.is_nan() { f32::NEG_INFINITY } else { score }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, argument, invalid};
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
 use crate::scan::{Adjust, Hits, Levels, Measure, Segment};
-use crate::search::rerank::rerank;
+use crate::search::rerank::Reranker;
 use crate::vectors::Vectors;
 use ndarray::{ArrayView1, ArrayView2, CowArray, Ix2};
 
@@ -120,9 +120,10 @@ impl Index {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         self.check_rerank(vectors)?;
-        let candidates = self.search_some(queries, n_candidates.min(self.len()), within, monitor)?;
-        let mut hits =
-            rerank(queries, vectors, candidates.positions.view(), k, self.settings.metric, monitor)?;
+        let reranker = Reranker::new(queries, vectors, self.settings.metric)?;
+        let n = (k, n_candidates.min(self.len()));
+        let parts = [self.alone()];
+        let mut hits = Whole::new(&parts, within).search_reranked(queries, n, &reranker, monitor)?;
         self.name(&mut hits);
         Ok(hits)
     }
@@ -215,7 +216,7 @@ impl Index {
         for (row, query) in queries.outer_iter().enumerate() {
             let norm = query.iter().map(|&q| f64::from(q) * f64::from(q)).sum::<f64>().sqrt();
             let is_small = norm * self.frame.size <= most;
-            if !is_small && !tables.query(row).iter().flatten().all(|entry| entry.is_finite()) {
+            if !is_small && !tables.entries(row).iter().all(|entry| entry.is_finite()) {
                 return Err(beyond(first + row));
             }
         }

@@ -11,10 +11,11 @@ use super::{Index, Partition};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
-use crate::monitor::Monitor;
+use crate::monitor::{Counter, Monitor};
 use crate::scan::tables::Tables;
 use crate::scan::topk::Key;
-use crate::scan::{self, Each, Hits, Measure, Probes, Segment};
+use crate::scan::{self, Each, Finish, Hits, Measure, Probes, Segment};
+use crate::search::rerank::Reranker;
 use crate::vectors::metric::Metric;
 use ndarray::{ArrayView2, Axis, CowArray, s};
 use std::borrow::Cow;
@@ -63,6 +64,34 @@ struct Scan<'a> {
     tables: &'a Tables,
     isa: Isa,
     monitor: &'a dyn Monitor,
+}
+
+/// Compares what each query of a batch found with vectors.
+struct Rerank<'a, 'b> {
+    reranker: &'a Reranker<'b>,
+    /// The first query of the batch.
+    first: usize,
+    k: usize,
+    is_euclidean: bool,
+}
+
+impl Finish for Rerank<'_, '_> {
+    fn n_bytes(&self) -> usize {
+        self.reranker.n_bytes()
+    }
+
+    fn prefetch(&self, key: Key) {
+        self.reranker.prefetch(key.position() as u32);
+    }
+
+    fn finish(&self, query: usize, best: &[Key], are_asked: bool, counter: &Counter<'_>) -> Result<Vec<Key>> {
+        let query = self.first + query;
+        if best.iter().any(|key| !key.score().is_finite()) {
+            return Err(if self.is_euclidean { measure::beyond(query) } else { beyond(query) });
+        }
+        let rows: Vec<u32> = best.iter().map(|key| key.position() as u32).collect();
+        self.reranker.best(query, &rows, self.k, are_asked, counter)
+    }
 }
 
 impl<'a> Whole<'a> {
@@ -145,6 +174,29 @@ impl<'a> Whole<'a> {
         Ok(hits)
     }
 
+    /// The `k` that are best by exact scores of the `n_candidates` best by code, each of which names a row of the reranker.
+    pub(super) fn search_reranked(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        (k, n_candidates): (usize, usize),
+        reranker: &Reranker<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Hits> {
+        // More could not be held either.
+        Hits::none(queries.nrows(), n_candidates, self.len())?;
+        let mut hits = Hits::none(queries.nrows(), k, n_candidates)?;
+        let is_euclidean = self.one().settings.metric == Metric::Euclidean;
+        let each = |first: usize, scan: Scan<'_>| {
+            let Scan { segments, of, tables, isa, monitor } = scan;
+            let finish = Rerank { reranker, first, k, is_euclidean };
+            let found = scan::search_finished(&segments, of, tables, n_candidates, &finish, isa, monitor)?;
+            found.iter().enumerate().for_each(|(query, found)| hits.set(first + query, found));
+            Ok(())
+        };
+        self.scan_batches(queries, n_candidates, Scored::Approximation, monitor, each)?;
+        Ok(hits)
+    }
+
     /// All that score at least `floors`, a number for each query: where the results of each query begin, and their
     /// positions and scores, best first.
     pub(super) fn above(
@@ -207,7 +259,7 @@ impl<'a> Whole<'a> {
             let lists = self.lists(scored, isa);
             return self.scan_lists(&lists, queries.view(), k, monitor, each);
         }
-        let metric = one.settings.metric;
+        let (metric, layout) = (one.settings.metric, one.packed.view().layout());
         let total = (queries.nrows() * n) as u64;
         for (i, queries) in queries.axis_chunks_iter(Axis(0), BATCH).enumerate() {
             let first = i * BATCH;
@@ -216,11 +268,11 @@ impl<'a> Whole<'a> {
             let of = (Probes::All, self.allowed.map_or_else(Each::default, |allowed| allowed.each(first)));
             if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
                 let (exact, inputs) = Exact::new(&one.frame, &one.model, metric, queries, first)?;
-                let tables = &one.frame.tables.tables(inputs.view(), isa)?;
+                let tables = &one.frame.tables.tables_for(inputs.view(), layout, isa)?;
                 let segments = self.segments(scored, Some(&exact));
                 each(first, Scan { segments, of, tables, isa, monitor: &within })?;
             } else {
-                let tables = &one.frame.tables.tables(queries, isa)?;
+                let tables = &one.frame.tables.tables_for(queries, layout, isa)?;
                 one.check_products(queries, tables, first)?;
                 let segments = self.segments(scored, None);
                 each(first, Scan { segments, of, tables, isa, monitor: &within })?;
@@ -260,6 +312,7 @@ impl<'a> Whole<'a> {
         let total = queries.nrows() as u64;
         let batch = lists.batch((BRIEF * rayon::current_num_threads()).clamp(2 * BRIEF, BATCH));
         let one = self.one();
+        let layout = one.packed.view().layout();
         for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
             let (first, n) = (i * batch, queries.nrows());
             let within = |done: u64, of: u64| {
@@ -276,7 +329,7 @@ impl<'a> Whole<'a> {
                 }
                 false => (None, CowArray::from(queries)),
             };
-            let tables = &one.frame.tables.tables(inputs.view(), lists.isa)?;
+            let tables = &one.frame.tables.tables_for(inputs.view(), layout, lists.isa)?;
             if !follows {
                 one.check_products(queries, tables, first)?;
             }

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)] // to call intrinsics
 
 use super::{Level, Portable};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 /// The operations of an instruction set. They are called only from kernels that run on it: see [`run`](super::run).
 pub(crate) trait Floats {
@@ -17,6 +19,8 @@ pub(crate) trait Floats {
 
     /// The first numbers of `from`, which has as many.
     fn load_floats(from: &[f32]) -> Self::F;
+    /// The first numbers of `from`, which has as many, of 16 bits: each keeps its value.
+    fn load_f16(from: &[f16]) -> Self::F;
     /// Writes to the first numbers of `to`, which has as many.
     fn store_floats(v: Self::F, to: &mut [f32]);
     fn splat_float(value: f32) -> Self::F;
@@ -31,6 +35,13 @@ impl Floats for Portable {
     #[inline(always)]
     fn load_floats(from: &[f32]) -> Self::F {
         *from.first_chunk().expect("as many numbers")
+    }
+
+    #[inline(always)]
+    fn load_f16(from: &[f16]) -> Self::F {
+        let mut numbers = [0.0; Self::LANES];
+        from[..Self::LANES].convert_to_f32_slice(&mut numbers);
+        numbers
     }
 
     #[inline(always)]
@@ -74,10 +85,11 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
 mod x86 {
     use super::super::x86::{Avx2, Avx512};
     use super::Floats;
+    use half::f16;
     use std::arch::x86_64::*;
 
     macro_rules! floats {
-        ($level:ty, $register:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $multiply_add:ident) => {
+        ($level:ty, $register:ty, $lanes:literal, $load:ident, ($load_half:ident, $widen:ident), $store:ident, $splat:ident, $multiply_add:ident) => {
             // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the
             // kernel; loads and stores are of slices seen to be long enough, at any alignment.
             impl Floats for $level {
@@ -89,6 +101,13 @@ mod x86 {
                     let from = &from[..Self::LANES];
                     // SAFETY: as above.
                     unsafe { $load(from.as_ptr()) }
+                }
+
+                #[inline(always)]
+                fn load_f16(from: &[f16]) -> Self::F {
+                    let from = &from[..Self::LANES];
+                    // SAFETY: as above.
+                    unsafe { $widen($load_half(from.as_ptr().cast())) }
                 }
 
                 #[inline(always)]
@@ -112,8 +131,26 @@ mod x86 {
             }
         };
     }
-    floats!(Avx2, __m256, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps);
-    floats!(Avx512, __m512, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps);
+    floats!(
+        Avx2,
+        __m256,
+        8,
+        _mm256_loadu_ps,
+        (_mm_loadu_si128, _mm256_cvtph_ps),
+        _mm256_storeu_ps,
+        _mm256_set1_ps,
+        _mm256_fmadd_ps
+    );
+    floats!(
+        Avx512,
+        __m512,
+        16,
+        _mm512_loadu_ps,
+        (_mm256_loadu_si256, _mm512_cvtph_ps),
+        _mm512_storeu_ps,
+        _mm512_set1_ps,
+        _mm512_fmadd_ps
+    );
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub enum Isa {
     Scalar,
     /// NEON, which every 64-bit ARM has. Portable code is compiled for it already: only the scan has a kernel of its own.
     Neon,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, VL and VBMI (Intel since Ice Lake, AMD since Zen 4).
     Avx512,
@@ -52,7 +52,11 @@ impl Isa {
             Isa::Scalar => true,
             Isa::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
                 Isa::Avx2.is_available()
@@ -120,9 +124,9 @@ pub(crate) fn run<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     if isa.is_available() {
         return match isa {
             Isa::Scalar | Isa::Neon => kernel.run::<Portable>(),
-            // SAFETY: `is_available` found AVX2 and FMA.
+            // SAFETY: `is_available` found AVX2, FMA and F16C.
             Isa::Avx2 => unsafe { x86::avx2(kernel) },
-            // SAFETY: `is_available` found AVX2, FMA and these parts of AVX-512.
+            // SAFETY: `is_available` found AVX2, FMA, F16C and these parts of AVX-512.
             Isa::Avx512 => unsafe { x86::avx512(kernel) },
         };
     }
@@ -146,12 +150,12 @@ mod x86 {
         const FMA: bool = true;
     }
 
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn avx2<K: Kernel>(kernel: K) -> K::Output {
         kernel.run::<Avx2>()
     }
 
-    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi")]
     pub(super) fn avx512<K: Kernel>(kernel: K) -> K::Output {
         kernel.run::<Avx512>()
     }

@@ -49,7 +49,7 @@ use super::kernel::ByteTables;
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::Layout;
 use crate::isa::{self, Isa};
-use crate::scan::tables::Table;
+use crate::scan::tables::QueryTables;
 
 /// Above the largest possible error of a sum of bytes, in steps.
 const SLACK: f64 = 0.016;
@@ -72,7 +72,7 @@ const NARROW: usize = 40;
 /// Byte tables of one query and the limit that goes with them.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
-    tables: &'a [Table],
+    tables: QueryTables<'a>,
     layout: Layout,
     query: usize,
     maxima: Vec<f32>,
@@ -98,13 +98,15 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
-    pub(super) fn new(tables: &'a [Table], query: usize, layout: Layout) -> Option<Self> {
+    pub(super) fn new(tables: QueryTables<'a>, query: usize, layout: Layout) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude, mut widest) =
             (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
         let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
-            let (least, most) = isa::run(isa, Range(named))?;
+            // To choose an instruction set takes longer than 16 entries.
+            let (least, most) =
+                if named.len() == NIBBLE { range(named) } else { isa::run(isa, Range(named)) }?;
             maxima.push(most);
             widest = widest.max(f64::from(most) - f64::from(least));
             best += f64::from(most);
@@ -194,14 +196,9 @@ impl<'a> Bounds<'a> {
             self.step = step;
             let inverse = (1.0 / self.step) as f32;
             let ByteTables { pairs, bytes } = &mut self.bytes;
-            let mut tables = self.tables.iter().zip(&self.maxima);
-            let nibbles = pairs.as_flattened_mut().iter_mut().take(self.layout.n_nibbles());
-            for (bytes, (table, &most)) in nibbles.zip(tables.by_ref()) {
-                quantize(bytes, table.first_chunk().expect("16 of 256"), most, inverse);
-            }
-            for (bytes, (table, &most)) in bytes.iter_mut().zip(tables) {
-                isa::run(self.isa, Quantize { bytes, table, most, inverse });
-            }
+            let (tables, maxima) = (self.tables, &*self.maxima);
+            let nibbles = &mut pairs.as_flattened_mut()[..self.layout.n_nibbles()];
+            isa::run(self.isa, Quantize { nibbles, bytes, tables, maxima, inverse });
         }
         if let Some(extra) = self.bytes.bytes.get_mut(self.tables.len() - self.layout.n_nibbles()) {
             extra
@@ -250,11 +247,12 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// See [`quantize`].
+/// All tables to bytes, those that nibbles name first: see [`quantize`].
 struct Quantize<'a> {
-    bytes: &'a mut [u8; 256],
-    table: &'a Table,
-    most: f32,
+    nibbles: &'a mut [[u8; NIBBLE]],
+    bytes: &'a mut [[u8; 256]],
+    tables: QueryTables<'a>,
+    maxima: &'a [f32],
     inverse: f32,
 }
 
@@ -262,7 +260,13 @@ impl isa::Kernel for Quantize<'_> {
     type Output = ();
     #[inline(always)]
     fn run<L: isa::Level>(self) {
-        quantize(self.bytes, self.table, self.most, self.inverse);
+        let mut tables = self.tables.iter().zip(self.maxima);
+        for (bytes, (table, &most)) in self.nibbles.iter_mut().zip(tables.by_ref()) {
+            quantize(bytes, table.first_chunk().expect("16 entries at least"), most, self.inverse);
+        }
+        for (bytes, (table, &most)) in self.bytes.iter_mut().zip(tables) {
+            quantize(bytes, table.first_chunk().expect("256 entries"), most, self.inverse);
+        }
     }
 }
 
@@ -301,16 +305,25 @@ fn range(table: &[f32]) -> Option<(f32, f32)> {
             not_finite[i] += value * 0.0; // NaN from NaN and from infinities, and it stays
         }
     }
-    let least = least.into_iter().fold(f32::INFINITY, f32::min);
-    let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
-    (not_finite == [0.0; 16]).then_some((least, most))
+    let mut half = least.len() / 2;
+    while half > 0 {
+        for i in 0..half {
+            least[i] = least[i].min(least[i + half]);
+            most[i] = most[i].max(most[i + half]);
+        }
+        half /= 2;
+    }
+    (not_finite == [0.0; 16]).then_some((least[0], most[0]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codes::packed::{BLOCK, Line};
+    use crate::scan::kernel::Kernel;
     use crate::scan::score::Scorer;
+    use crate::scan::tables::Tables;
+    use ndarray::{Array3, ArrayView3};
     use proptest::prelude::*;
 
     fn sum_of_bytes(tables: &ByteTables, lines: &[Line], lane: usize) -> u32 {
@@ -345,7 +358,9 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (state >> 40) as f32 / (1 << 24) as f32
             };
-            let tables: Vec<Table> = (0..m).map(|_| std::array::from_fn(|_| offset + spread * next())).collect();
+            let tables = Array3::from_shape_fn((1, m, 256), |_| offset + spread * next());
+            let tables = Tables::from_array(tables.view()).unwrap();
+            let tables = tables.query(0);
             let scale: [f32; 256] = std::array::from_fn(|_| (scales * (2.0 * next() - 1.0)).exp2());
             let mut edges: [f32; 257] = std::array::from_fn(|_| biases * (next() - 0.5));
             edges.sort_by(f32::total_cmp);
@@ -361,9 +376,10 @@ mod tests {
                 _ => Adjust::Bias { edges: &edges, exact: &exact },
             };
 
-            let Some(mut bounds) = Bounds::new(&tables, 0, layout) else { return Ok(()) };
+            let Some(mut bounds) = Bounds::new(tables, 0, layout) else { return Ok(()) };
             let bases = [0.0, bases * (next() - 0.5)];
-            let scores = bases.map(|base| Scorer { tables: &tables, adjust, base, layout }.block(0, &lines));
+            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let scores = bases.map(|base| Scorer { tables, adjust, base, layout, kernel }.block(0, &lines));
             let mut floors = scores.concat();
             if is_sorted {
                 floors.sort_by(f32::total_cmp);
@@ -381,16 +397,22 @@ mod tests {
         }
     }
 
+    fn one(table: &[f32; 256]) -> Tables {
+        Tables::from_array(ArrayView3::from_shape((1, 1, 256), table).unwrap()).unwrap()
+    }
+
     /// Whether all 256 vectors of one table, times `scale`, pass where the floor is their own score.
-    fn each_passes_at_its_own_score(table: &Table, scale: f32) -> bool {
+    fn each_passes_at_its_own_score(table: &[f32; 256], scale: f32) -> bool {
         let scale = [scale; 256];
-        let tables = [*table];
+        let tables = one(table);
+        let tables = tables.query(0);
         let adjust = Adjust::Scale(&scale);
         (0..256).all(|code| {
             let lines: Vec<Line> = vec![[code as u8; BLOCK], [0; BLOCK]];
             let layout = Layout::bytes(2);
-            let floor = Scorer { tables: &tables, adjust, base: 0.0, layout }.lane(0, &lines, 0);
-            let mut bounds = Bounds::new(&tables, 0, layout).expect("finite and small");
+            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let floor = Scorer { tables, adjust, base: 0.0, layout, kernel }.lane(0, &lines, 0);
+            let mut bounds = Bounds::new(tables, 0, layout).expect("finite and small");
             bounds.enter(adjust, 0.0);
             let limit = u32::from(bounds.limit(floor).expect("finite and small"));
             sum_of_bytes(bounds.tables(), &lines, 0) < limit
@@ -409,7 +431,7 @@ mod tests {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             let mut table = [0.0; 256];
             table[77] = value;
-            assert!(Bounds::new(&[table], 0, Layout::bytes(1)).is_none());
+            assert!(Bounds::new(one(&table).query(0), 0, Layout::bytes(1)).is_none());
         }
     }
 }

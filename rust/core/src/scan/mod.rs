@@ -36,7 +36,7 @@ use brackets::{Brackets, Candidate};
 use kernel::Kernel;
 use ndarray::Array2;
 use rayon::prelude::*;
-use scanner::{Found, Scanner};
+use scanner::{CALL, Found, Scanner};
 use std::ops::Range;
 
 /// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
@@ -52,6 +52,8 @@ const SAMPLE_RUN: usize = 8;
 const MIN_PART: usize = 256;
 /// Lines of the next segment that are asked for while one is gone through.
 const AHEAD: usize = 64;
+/// Bytes that are asked for ahead, at most: they wait in L2 while another query goes through its segments.
+const ASKED_BYTES: usize = 256 << 10;
 /// Vectors that a query passes over alone between two reports.
 const HEARD: usize = 1 << 16;
 /// Candidates that a measure scores before another thread may take some.
@@ -117,17 +119,7 @@ pub(crate) fn search_ordered(
     }
     let plan = Plan { is_sorted, ..Plan::new(segments, of, tables, k, isa)? };
     let counter = Counter::new(monitor, plan.work());
-    let queries: Vec<usize> = (0..n_queries).collect();
-    let guess = |query: usize, share: usize| plan.guess(query, share);
-    let mut found = plan.run(&queries, guess, &counter)?;
-    // A guess that was too high: hardly ever (see `guess`).
-    let missed: Vec<usize> =
-        queries.into_iter().filter(|&query| found[query].len() < plan.k(query)).collect();
-    if !missed.is_empty() {
-        let again = plan.run(&missed, |_, _| f32::NEG_INFINITY, &Counter::new(monitor, 0))?;
-        missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
-    }
-
+    let found = plan.run_all((0..n_queries).collect(), &counter, monitor)?;
     for (query, found) in found.iter().enumerate() {
         hits.set(query, found);
     }
@@ -153,6 +145,50 @@ pub(crate) fn above(
     let plan = Plan::new(segments, (probes, each), tables, usize::MAX, isa)?;
     let queries: Vec<usize> = (0..tables.n_queries()).collect();
     plan.run(&queries, |query, _| floors[query], &Counter::new(monitor, plan.work()))
+}
+
+/// What becomes of the best that a query found, before the next queries are gone through.
+pub(crate) trait Finish: Sync {
+    /// Bytes that finishing one of the best reads.
+    fn n_bytes(&self) -> usize;
+    /// Asks for them.
+    fn prefetch(&self, key: Key);
+    /// What is returned of a query in the place of the best. `are_asked`: [`prefetch`](Self::prefetch) was called for each of them.
+    fn finish(&self, query: usize, best: &[Key], are_asked: bool, counter: &Counter<'_>) -> Result<Vec<Key>>;
+}
+
+/// Like [`search_each`], but returns what `finish` makes of the k best of each query, which come in any order.
+pub(crate) fn search_finished(
+    segments: &[Segment<'_>],
+    of: (Probes<'_>, Each<'_>),
+    tables: &Tables,
+    k: usize,
+    finish: &dyn Finish,
+    isa: Isa,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Vec<Key>>> {
+    let queries: Vec<usize> = (0..tables.n_queries()).collect();
+    if segments.is_empty() {
+        let counter = Counter::new(monitor, 0);
+        return queries.into_iter().map(|query| finish.finish(query, &[], true, &counter)).collect();
+    }
+    let plan = Plan { is_sorted: false, ..Plan::new(segments, of, tables, k, isa)? };
+    let counter = Counter::new(monitor, plan.work());
+    let (parts, groups) = plan.split(queries.len());
+    // The results of one query after another, or of a group: of several errors, that of the first query is returned.
+    let found: Vec<Result<Vec<Vec<Key>>>> = if plan.is_by_query && parts.len() == 1 {
+        let groups = groups.into_par_iter().with_max_len(1);
+        groups.map(|group| plan.run_finished(group, finish, &counter)).collect()
+    } else {
+        let found = plan.run_all(queries, &counter, monitor)?;
+        let found = found.par_iter().enumerate();
+        found.map(|(query, best)| Ok(vec![finish.finish(query, best, false, &counter)?])).collect()
+    };
+    let mut finished = Vec::with_capacity(tables.n_queries());
+    for found in found {
+        finished.append(&mut found?);
+    }
+    Ok(finished)
 }
 
 /// What is the same for all queries of a search.
@@ -196,6 +232,15 @@ impl<'a> Plan<'a> {
                 return Err(invalid!("segments differ in how codes are stored: {one:?} and {other:?}"));
             }
             starts.push(starts[starts.len() - 1] + segment.codes.n_blocks());
+        }
+        if let Some(segment) = segments.first()
+            && tables.is_narrow()
+            && segment.codes.layout().n_nibbles() < tables.n_tables()
+        {
+            return Err(invalid!(
+                "tables are for nibbles: the codes are stored as {:?}",
+                segment.codes.layout()
+            ));
         }
         let allowed: Vec<usize> = segments.iter().map(Segment::n_allowed).collect();
         let n = match probes {
@@ -248,6 +293,56 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// [`split`] of all blocks and so many queries.
+    fn split(&self, n_queries: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
+        split(self.starts[self.segments.len()], n_queries, rayon::current_num_threads())
+    }
+
+    /// The at most k best of each of `queries`, which are all there are.
+    fn run_all(
+        &self,
+        queries: Vec<usize>,
+        counter: &Counter<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<Vec<Vec<Key>>> {
+        let guess = |query: usize, share: usize| self.guess(query, share);
+        let mut found = self.run(&queries, guess, counter)?;
+        // A guess that was too high: hardly ever (see `guess`).
+        let missed: Vec<usize> =
+            queries.into_iter().filter(|&query| found[query].len() < self.k(query)).collect();
+        if !missed.is_empty() {
+            let again = self.run(&missed, |_, _| f32::NEG_INFINITY, &Counter::new(monitor, 0))?;
+            missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
+        }
+        Ok(found)
+    }
+
+    /// What `finish` makes of the best of some queries, each of which goes through its segments alone. While one does, what
+    /// finishing the one before will read is on its way from memory.
+    fn run_finished(
+        &self,
+        queries: Range<usize>,
+        finish: &dyn Finish,
+        counter: &Counter<'_>,
+    ) -> Result<Vec<Vec<Key>>> {
+        let mut finished = Vec::with_capacity(queries.len());
+        let mut before: Vec<Key> = Vec::new();
+        for query in queries.clone() {
+            let ask = |range: Range<usize>| before[range].iter().for_each(|&key| finish.prefetch(key));
+            let is_little = before.len().saturating_mul(finish.n_bytes()) <= ASKED_BYTES;
+            let n_asked = if is_little { before.len() } else { 0 };
+            let found = self.scan_alone(query, f32::NEG_INFINITY, (n_asked, &ask), counter)?;
+            if query > queries.start {
+                finished.push(finish.finish(query - 1, &before, is_little, counter)?);
+            }
+            before = self.merge(query, [found]);
+        }
+        if !queries.is_empty() {
+            finished.push(finish.finish(queries.end - 1, &before, false, counter)?);
+        }
+        Ok(finished)
+    }
+
     /// The at most k best of each of `queries`, sorted, of those that reach what `guess` says of a query, where a sample
     /// may be 1 / `share` of the codes: fewer than k where that is too high.
     fn run(
@@ -256,13 +351,12 @@ impl<'a> Plan<'a> {
         guess: impl Fn(usize, usize) -> f32 + Sync,
         counter: &Counter<'_>,
     ) -> Result<Vec<Vec<Key>>> {
-        let n_blocks = self.starts[self.segments.len()];
-        let (parts, groups) = split(n_blocks, queries.len(), rayon::current_num_threads());
+        let (parts, groups) = self.split(queries.len());
         let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
         let tasks: Vec<_> = tasks.collect();
         let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
             if self.is_by_query && parts.len() == 1 {
-                let alone = |&query: &usize| self.scan_alone(query, guess(query, 32), counter);
+                let alone = |&query: &usize| self.scan_alone(query, guess(query, 32), (0, &|_| ()), counter);
                 return queries[group.clone()].iter().map(alone).collect();
             }
             let mut scanners: Vec<_> = queries[group.clone()]
@@ -333,8 +427,14 @@ impl<'a> Plan<'a> {
         sample.floor()
     }
 
-    /// What a query finds in its segments, those of the largest base first.
-    fn scan_alone(&self, query: usize, guess: f32, counter: &Counter<'_>) -> Result<(f32, Found)> {
+    /// What a query finds in its segments, those of the largest base first. Meanwhile `ask` is called for each of so many numbers.
+    fn scan_alone(
+        &self,
+        query: usize,
+        guess: f32,
+        (n_asked, ask): (usize, &dyn Fn(Range<usize>)),
+        counter: &Counter<'_>,
+    ) -> Result<(f32, Found)> {
         let mut scanner = Scanner::new(self, query, self.k(query), guess);
         let mut probes: Vec<Probe> = self.probes.of(query, self.segments.len()).collect();
         // Sets of a query's own are gone through in order.
@@ -343,14 +443,20 @@ impl<'a> Plan<'a> {
         }
         let mut rows = 0;
         for (i, &Probe { segment: at, base }) in probes.iter().enumerate() {
-            if let Some(next) = probes.get(i + 1) {
-                let Segment { codes, positions, .. } = self.segments[next.segment];
-                let soon = 0..codes.n_blocks().min(AHEAD.div_ceil(codes.n_lines()));
-                isa::prefetch(codes.lines(soon).as_flattened());
-                let positions = positions.unwrap_or_default();
-                isa::prefetch(&positions[..positions.len().min(AHEAD * BLOCK / size_of::<u32>())]);
-            }
+            ask(n_asked * i / probes.len()..n_asked * (i + 1) / probes.len());
             let codes = self.segments[at].codes;
+            if let Some(next) = probes.get(i + 1) {
+                // The kernel asks for a line of the next segment with each of this one: for all, but where this one is shorter, or
+                // is not filtered.
+                let next = self.segments[next.segment].codes;
+                let asked = if i == 0 || codes.n_blocks() > CALL { 0 } else { codes.n_blocks() };
+                let more =
+                    [asked, asked + AHEAD.div_ceil(codes.n_lines())].map(|end| end.min(next.n_blocks()));
+                isa::prefetch(next.lines(more[0]..more[1]).as_flattened());
+                scanner.then(next.lines(0..next.n_blocks()));
+            } else {
+                scanner.then(&[]);
+            }
             let chunk = parallel::rows(CHUNK_BYTES / codes.n_lines()).div_ceil(BLOCK);
             for first in (0..codes.n_blocks()).step_by(chunk) {
                 let next = codes.n_blocks().min(first + chunk);
@@ -360,6 +466,9 @@ impl<'a> Plan<'a> {
                     counter.add(std::mem::take(&mut rows) as u64)?;
                 }
             }
+        }
+        if probes.is_empty() {
+            ask(0..n_asked);
         }
         counter.add(rows as u64)?;
         Ok((scanner.guess(), scanner.into_found()))

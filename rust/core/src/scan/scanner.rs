@@ -4,15 +4,16 @@ use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
 use super::each::Own;
-use super::kernel::Kernel;
+use super::kernel::{AHEAD, Kernel, TOGETHER};
 use super::score::Scorer;
 use super::{Plan, Segment};
 use crate::codes::packed::{BLOCK, Line};
+use crate::isa;
 use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
 /// Blocks given to the kernel at once, between two looks at the floor.
-const CALL: usize = 64;
+pub(super) const CALL: usize = 64;
 /// Room for so many vectors of a call: as a rule they are fewer.
 const SCORED: usize = 512;
 /// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
@@ -26,6 +27,8 @@ pub(super) struct Scanner<'a> {
     at: usize,
     scorer: Scorer<'a>,
     kernel: Kernel,
+    /// What comes after the segment that it is in.
+    soon: &'a [Line],
     /// Vectors that score less are not looked for.
     guess: f32,
     /// `None`: every vector is scored.
@@ -71,7 +74,14 @@ impl<'a> Scanner<'a> {
             segments: plan.segments,
             query,
             at: usize::MAX,
-            scorer: Scorer { tables, adjust: segment.adjust, base: 0.0, layout: segment.codes.layout() },
+            scorer: Scorer {
+                tables,
+                adjust: segment.adjust,
+                base: 0.0,
+                layout: segment.codes.layout(),
+                kernel: plan.kernel,
+            },
+            soon: &[],
             kernel: plan.kernel,
             guess,
             bounds: Bounds::new(tables, query, segment.codes.layout()),
@@ -121,6 +131,25 @@ impl<'a> Scanner<'a> {
             Best::Bracketed(brackets, _) => brackets.floor(),
         };
         floor.max(self.guess)
+    }
+
+    /// The lines that it goes on to after the segment that it is told of next: kernels ask for them.
+    pub(super) fn then(&mut self, soon: &'a [Line]) {
+        self.soon = soon;
+    }
+
+    /// How many bytes ahead of a line the one is that a kernel asks for, where it goes through some `blocks`.
+    fn ahead(&self, blocks: &Range<usize>) -> isize {
+        let codes = &self.segments[self.at].codes;
+        let m = codes.n_lines();
+        let left = (codes.n_blocks() - blocks.end) * m;
+        if left < AHEAD && !self.soon.is_empty() {
+            // Line by line, those of a long segment from the last call on.
+            let start = if codes.n_blocks() > CALL { blocks.start } else { 0 };
+            let all = codes.lines(start..codes.n_blocks());
+            return (self.soon.as_ptr() as isize).wrapping_sub(all.as_ptr() as isize);
+        }
+        (AHEAD.max(TOGETHER * m) * size_of::<Line>()) as isize
     }
 
     /// Takes some more blocks of a segment that it probes from `base`, each of which must be taken once.
@@ -179,7 +208,7 @@ impl<'a> Scanner<'a> {
         {
             return self.score_marked(blocks, lines, words, marked(words));
         }
-        let floor = self.floor();
+        let (floor, ahead) = (self.floor(), self.ahead(&blocks));
         if floor > f32::NEG_INFINITY
             && let Some(bounds) = &mut self.bounds
             && let Some(limit) = bounds.limit(floor)
@@ -187,17 +216,22 @@ impl<'a> Scanner<'a> {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
             if bounds.is_long() {
-                self.kernel.filter_long(lines, &bounds.tables().bytes, limit, hits);
+                self.kernel.filter_long(lines, &bounds.tables().bytes, limit, ahead, hits);
             } else {
                 let limit = u8::try_from(limit).expect("a limit of 8 bits");
-                self.kernel.filter(lines, bounds.tables(), limit, hits);
+                self.kernel.filter(lines, bounds.tables(), limit, ahead, hits);
             }
             return self.score_marked(blocks, lines, hits, marked(hits));
+        }
+        if let Best::Known(_) = self.best {
+            let all = [u64::MAX; CALL];
+            let all = &all[..blocks.len()];
+            return self.score_marked(blocks, lines, all, marked(all));
         }
         self.score_all(blocks, lines);
     }
 
-    /// Scores the vectors in `hits`, a word per block; few. The bits of `marked` say which words are not 0.
+    /// Scores the vectors in `hits`, a word per block. The bits of `marked` say which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let segment = &self.segments[self.at];
         let m = segment.codes.n_lines();
@@ -208,6 +242,10 @@ impl<'a> Scanner<'a> {
         for at in bits(marked) {
             let lanes = hits[at] & self.present(blocks.start + at);
             vectors.extend(bits(lanes).map(|lane| (at * BLOCK + lane) as u16));
+        }
+        if let Some(positions) = segment.positions {
+            let positions = &positions[blocks.start * BLOCK..];
+            vectors.iter().for_each(|&at| isa::prefetch_one(&positions[usize::from(at)]));
         }
         self.scorer.some(blocks.start, lines, &vectors, &mut scores);
         for (&at, &score) in vectors.iter().zip(&scores) {
@@ -224,19 +262,12 @@ impl<'a> Scanner<'a> {
         self.scored = (vectors, scores);
     }
 
-    /// Scores whole blocks.
+    /// Bounds the scores of whole blocks.
     fn score_all(&mut self, blocks: Range<usize>, lines: &[Line]) {
         let segment = &self.segments[self.at];
         for (block, lines) in blocks.zip(lines.chunks_exact(segment.codes.n_lines())) {
             let scores = self.scorer.block(block, lines);
-            let present = bits(self.present(block));
-            if let Best::Known(found) = &mut self.best {
-                present.for_each(|lane| {
-                    found.push(Key::new(scores[lane], segment.position(block * BLOCK + lane)));
-                });
-            } else {
-                present.for_each(|lane| self.bracket(block, lines, lane, scores[lane]));
-            }
+            bits(self.present(block)).for_each(|lane| self.bracket(block, lines, lane, scores[lane]));
         }
     }
 

@@ -1,17 +1,25 @@
 //! The table sums, which score every candidate, or bound its score.
 
 use super::adjust::Adjust;
+use super::kernel::Kernel;
+use crate::codebooks::MAX_CODEWORDS;
+use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, Layout, Line};
-use crate::scan::tables::Table;
+use crate::scan::tables::QueryTables;
+
+/// Vectors below which nibbles are looked up one by one: to gather the codes of 16 takes as long, however few they are. A scan without
+/// lists has two or three in a call, mostly.
+const FEW: usize = 6;
 
 /// The sums of one query in one segment: entries of its tables added in order, from the base; times the scale; plus
 /// the bias.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scorer<'a> {
-    pub(super) tables: &'a [Table],
+    pub(super) tables: QueryTables<'a>,
     pub(super) adjust: Adjust<'a>,
     pub(super) base: f32,
     pub(super) layout: Layout,
+    pub(super) kernel: Kernel,
 }
 
 impl Scorer<'_> {
@@ -37,39 +45,41 @@ impl Scorer<'_> {
     #[inline]
     pub(super) fn lane(&self, block: usize, lines: &[Line], lane: usize) -> f32 {
         let lane = lane % BLOCK;
-        let (nibbles, bytes) = self.tables.split_at(self.layout.n_nibbles().min(self.tables.len()));
-        let mut sum = self.base;
-        for (line, tables) in lines.iter().zip(nibbles.chunks(2)) {
-            for (table, code) in tables.iter().zip([line[lane] & 15, line[lane] >> 4]) {
-                sum += table[usize::from(code)];
-            }
-        }
-        let lines_of_bytes = &lines[self.layout.n_pairs().min(lines.len())..];
-        let codes = lines_of_bytes.iter().map(|line| usize::from(line[lane]));
-        let sum = codes.zip(bytes).fold(sum, |sum, (code, table)| sum + table[code]);
+        let codes = self.layout.codes(lines, lane);
+        let sum = self
+            .tables
+            .iter()
+            .zip(codes)
+            .fold(self.base, |sum, (table, code)| sum + table[usize::from(code)]);
         if self.adjust.n_columns() > 0 { self.adjusted(sum, block, lines, lane) } else { sum }
     }
 
     /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i / 64.
     pub(super) fn some(&self, first: usize, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
-        let tables = self.tables;
-        match (self.layout.n_nibbles(), self.layout.n_lines()) {
-            (0, 8) if tables.len() == 8 => self.of_bytes::<8>(lines, vectors, scores),
-            (0, 16) if tables.len() == 16 => self.of_bytes::<16>(lines, vectors, scores),
-            (16, 8) if tables.len() == 16 => self.of_pairs::<8>(lines, vectors, scores),
-            (32, 16) if tables.len() == 32 => self.of_pairs::<16>(lines, vectors, scores),
-            (_, m) => scores.extend(vectors.iter().map(|&at| {
+        let is_done = self.adjust.n_columns() == 0
+            && match (self.layout.n_nibbles(), self.layout.n_lines()) {
+                (0, 8) => self.of_bytes::<8>(lines, vectors, scores),
+                (0, 16) => self.of_bytes::<16>(lines, vectors, scores),
+                (16, 8) => self.of_pairs::<8>(lines, vectors, scores),
+                (32, 16) => self.of_pairs::<16>(lines, vectors, scores),
+                (64, 32) => self.of_pairs::<32>(lines, vectors, scores),
+                _ => false,
+            };
+        if !is_done {
+            let m = self.layout.n_lines();
+            scores.extend(vectors.iter().map(|&at| {
                 let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
                 self.lane(first + block, &lines[block * m..][..m], lane)
-            })),
+            }));
         }
     }
 
-    /// [`some`](Self::some) for `M` lines of bytes and nothing that adjusts scores: additions in the order of
-    /// [`lane`](Self::lane), in a loop without a branch.
-    fn of_bytes<const M: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
-        let (tables, blocks): (&[Table; M], _) =
-            (self.tables.try_into().expect("M tables"), lines.as_chunks::<M>().0);
+    /// [`some`](Self::some) for `M` lines of bytes: additions in the order of [`lane`](Self::lane), in a loop without a
+    /// branch. `false`: not of these tables.
+    fn of_bytes<const M: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
+        let Some(tables) = self.tables.of_width::<MAX_CODEWORDS>() else { return false };
+        let Ok(tables) = <&[_; M]>::try_from(tables) else { return false };
+        let blocks = lines.as_chunks::<M>().0;
         scores.extend(vectors.iter().map(|&at| {
             let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
             let mut sum = self.base;
@@ -78,12 +88,17 @@ impl Scorer<'_> {
             }
             sum
         }));
+        true
     }
 
     /// As [`of_bytes`](Self::of_bytes), for `P` lines of two nibbles.
-    fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
-        let (pairs, blocks): (&[[Table; 2]; P], _) =
-            (self.tables.as_chunks().0.try_into().expect("2 P tables"), lines.as_chunks::<P>().0);
+    fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
+        let Some(tables) = self.tables.of_width::<NIBBLE>() else { return false };
+        let Ok(pairs) = <&[[_; 2]; P]>::try_from(tables.as_chunks().0) else { return false };
+        if vectors.len() >= FEW && self.kernel.sums(lines, vectors, pairs, self.base, scores) {
+            return true;
+        }
+        let blocks = lines.as_chunks::<P>().0;
         scores.extend(vectors.iter().map(|&at| {
             let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
             let mut sum = self.base;
@@ -94,6 +109,7 @@ impl Scorer<'_> {
             }
             sum
         }));
+        true
     }
 
     fn adjusted(&self, sum: f32, block: usize, lines: &[Line], lane: usize) -> f32 {

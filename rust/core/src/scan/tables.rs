@@ -7,22 +7,63 @@
 #![allow(unsafe_code)] // to compile one loop for several instruction sets
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
-use crate::codes::packed::MAX_COLUMNS;
+use crate::codes::layout::NIBBLE;
+use crate::codes::packed::{Layout, MAX_COLUMNS};
 use crate::error::{Error, Result, invalid};
 use crate::isa::Isa;
 use ndarray::{ArrayView2, ArrayView3};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The table of one codebook. Beyond the K codewords it repeats the first entry, so that any byte may look it up.
-pub type Table = [f32; MAX_CODEWORDS];
-
 /// Lookup tables of some queries, (nq, M, K).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tables {
-    tables: Vec<Table>,
+    /// Table after table, each of `width` entries, so that any code may look one up: beyond the K codewords the first entry
+    /// is repeated.
+    entries: Vec<f32>,
+    width: usize,
     n_tables: usize,
     n_codewords: usize,
+}
+
+/// The M tables of one query.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryTables<'a> {
+    entries: &'a [f32],
+    width: usize,
+}
+
+impl<'a> QueryTables<'a> {
+    /// M.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.entries.len() / self.width
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Table `m`: an entry for every number that a nibble holds, or a byte.
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub fn table(self, m: usize) -> &'a [f32] {
+        &self.entries[m * self.width..][..self.width]
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a [f32]> {
+        self.entries.chunks_exact(self.width)
+    }
+
+    /// All of them, if they are of `N` entries.
+    pub(super) fn of_width<const N: usize>(self) -> Option<&'a [[f32; N]]> {
+        (self.width == N).then_some(self.entries.as_chunks().0)
+    }
 }
 
 impl Tables {
@@ -37,17 +78,23 @@ impl Tables {
                 "tables have shape ({n_queries}, {n_tables}, {n_codewords}): want 1 to {MAX_COLUMNS} tables of 1 to {MAX_CODEWORDS} entries"
             ));
         }
-        let tables = tables
+        let width = MAX_CODEWORDS;
+        let entries = tables
             .rows()
             .into_iter()
-            .map(|row| std::array::from_fn(|code| row[if code < n_codewords { code } else { 0 }]));
-        Ok(Self { tables: tables.collect(), n_tables, n_codewords })
+            .flat_map(|row| (0..width).map(move |code| row[if code < n_codewords { code } else { 0 }]));
+        Ok(Self { entries: entries.collect(), width, n_tables, n_codewords })
     }
 
     /// nq.
     #[must_use]
     pub fn n_queries(&self) -> usize {
-        self.tables.len() / self.n_tables
+        self.entries.len() / self.width / self.n_tables
+    }
+
+    /// Whether only nibbles may look entries up.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.width < MAX_CODEWORDS
     }
 
     /// M.
@@ -58,20 +105,21 @@ impl Tables {
 
     /// The M tables of query `query`.
     #[must_use]
-    pub fn query(&self, query: usize) -> &[Table] {
-        &self.tables[query * self.n_tables..][..self.n_tables]
+    pub fn query(&self, query: usize) -> QueryTables<'_> {
+        QueryTables { entries: self.entries(query), width: self.width }
     }
 
     /// The entries of all tables of query `query`, end to end.
     pub(crate) fn entries(&self, query: usize) -> &[f32] {
-        self.query(query).as_flattened()
+        let n = self.n_tables * self.width;
+        &self.entries[query * n..][..n]
     }
 
     /// All tables, (nq, M, K).
     #[must_use]
     pub fn view(&self) -> ArrayView3<'_, f32> {
-        let all = (self.n_queries(), self.n_tables, MAX_CODEWORDS);
-        let view = ArrayView3::from_shape(all, self.tables.as_flattened()).expect("nq · M tables");
+        let all = (self.n_queries(), self.n_tables, self.width);
+        let view = ArrayView3::from_shape(all, &self.entries).expect("nq · M tables");
         view.slice_move(ndarray::s![.., .., ..self.n_codewords])
     }
 }
@@ -152,6 +200,22 @@ impl TableBuilder {
     /// # Errors
     /// Another d, or a query that is not finite.
     pub fn tables(&self, queries: ArrayView2<'_, f32>, isa: Isa) -> Result<Tables> {
+        self.tables_of(queries, MAX_CODEWORDS, isa)
+    }
+
+    /// As [`tables`](Self::tables), for codes of this layout: where all of them are nibbles, a table has 16 entries, and those of a
+    /// query lie close together.
+    pub(crate) fn tables_for(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        layout: Layout,
+        isa: Isa,
+    ) -> Result<Tables> {
+        let is_narrow = layout.n_nibbles() >= self.n_codebooks && self.n_codewords <= NIBBLE;
+        self.tables_of(queries, if is_narrow { NIBBLE } else { MAX_CODEWORDS }, isa)
+    }
+
+    fn tables_of(&self, queries: ArrayView2<'_, f32>, width: usize, isa: Isa) -> Result<Tables> {
         if queries.ncols() != self.dim {
             return Err(invalid!("queries have {} dimensions, the model has {}", queries.ncols(), self.dim));
         }
@@ -163,42 +227,46 @@ impl TableBuilder {
         if !isa.is_available() {
             return Err(invalid!("this machine lacks {}", isa.name()));
         }
-        let mut tables = vec![[0.0; MAX_CODEWORDS]; queries.nrows() * self.n_codebooks];
-        tables.par_chunks_mut(TASK * self.n_codebooks).zip(rows.par_chunks(TASK * self.dim)).for_each(
-            |(tables, queries)| match isa {
+        let of_query = self.n_codebooks * width;
+        let mut entries = vec![0.0; queries.nrows() * of_query];
+        entries.par_chunks_mut(TASK * of_query).zip(rows.par_chunks(TASK * self.dim)).for_each(
+            |(entries, queries)| match isa {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `isa` was found available above.
-                Isa::Avx512 => unsafe { self.fill_avx512(queries, tables) },
+                Isa::Avx512 => unsafe { self.fill_avx512(queries, entries, width) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                Isa::Avx2 => unsafe { self.fill_avx2(queries, tables) },
-                _ => self.fill(queries, tables),
+                Isa::Avx2 => unsafe { self.fill_avx2(queries, entries, width) },
+                _ => self.fill(queries, entries, width),
             },
         );
-        Ok(Tables { tables, n_tables: self.n_codebooks, n_codewords: self.n_codewords })
+        Ok(Tables { entries, width, n_tables: self.n_codebooks, n_codewords: self.n_codewords })
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
-    fn fill_avx512(&self, queries: &[f32], tables: &mut [Table]) {
-        self.fill(queries, tables);
+    fn fill_avx512(&self, queries: &[f32], entries: &mut [f32], width: usize) {
+        self.fill(queries, entries, width);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn fill_avx2(&self, queries: &[f32], tables: &mut [Table]) {
-        self.fill(queries, tables);
+    fn fill_avx2(&self, queries: &[f32], entries: &mut [f32], width: usize) {
+        self.fill(queries, entries, width);
     }
 
-    /// `queries` (nq, d) to `tables` (nq, M), both flat.
+    /// `queries` (nq, d) to `entries` (nq, M, width), both flat.
     #[inline(always)]
-    fn fill(&self, queries: &[f32], tables: &mut [Table]) {
+    fn fill(&self, queries: &[f32], entries: &mut [f32], width: usize) {
         let in_groups = queries.len() / self.dim / GROUP * GROUP;
         let (grouped, rest) = queries.split_at(in_groups * self.dim);
-        let (grouped_tables, rest_tables) = tables.split_at_mut(in_groups * self.n_codebooks);
-        self.fill_groups::<GROUP>(grouped, grouped_tables);
-        self.fill_groups::<1>(rest, rest_tables);
-        for table in tables {
+        let (in_grouped, in_rest) = entries.split_at_mut(in_groups * self.n_codebooks * width);
+        self.fill_groups::<GROUP>(grouped, in_grouped, width);
+        self.fill_groups::<1>(rest, in_rest, width);
+        if self.n_codewords == width {
+            return;
+        }
+        for table in entries.chunks_exact_mut(width) {
             let first = table[0];
             table[self.n_codewords..].fill(first);
         }
@@ -206,7 +274,7 @@ impl TableBuilder {
 
     /// As `fill`, for a multiple of `Q` queries, and the first K entries only.
     #[inline(always)]
-    fn fill_groups<const Q: usize>(&self, queries: &[f32], tables: &mut [Table]) {
+    fn fill_groups<const Q: usize>(&self, queries: &[f32], entries: &mut [f32], width: usize) {
         if queries.is_empty() {
             return;
         }
@@ -220,17 +288,17 @@ impl TableBuilder {
             let (m, first) = (at / n_strips * self.shared, at % n_strips * STRIP);
             let used = &self.used[at / n_strips];
             let books = m..self.n_codebooks.min(m + self.shared);
-            let tables = tables.chunks_exact_mut(Q * self.n_codebooks);
-            for (group, tables) in groups.chunks_exact(self.dim).zip(tables) {
+            let of_query = self.n_codebooks * width;
+            let entries = entries.chunks_exact_mut(Q * of_query);
+            for (group, entries) in groups.chunks_exact(self.dim).zip(entries) {
                 for (q, sums) in products(strip, group, used).iter().enumerate() {
-                    let tables = &mut tables[q * self.n_codebooks..];
+                    let entries = &mut entries[q * of_query..];
                     if self.shared == 1 {
-                        tables[m][first..first + STRIP].copy_from_slice(sums.as_flattened());
+                        entries[m * width + first..][..STRIP].copy_from_slice(sums.as_flattened());
                         continue;
                     }
-                    for (table, sums) in
-                        tables[books.clone()].iter_mut().zip(sums.as_flattened().chunks(self.n_codewords))
-                    {
+                    let tables = entries[books.start * width..books.end * width].chunks_exact_mut(width);
+                    for (table, sums) in tables.zip(sums.as_flattened().chunks(self.n_codewords)) {
                         table[..self.n_codewords].copy_from_slice(sums);
                     }
                 }
@@ -340,6 +408,9 @@ mod tests {
                 let tables = builder.tables(queries.view(), isa).unwrap();
                 prop_assert_eq!(tables.view(), &want);
                 prop_assert_eq!(&tables, &from_array);
+                let narrow = builder.tables_for(queries.view(), Layout::smallest(m, k, 0), isa).unwrap();
+                prop_assert_eq!(narrow.is_narrow(), k <= 16);
+                prop_assert_eq!(narrow.view(), &want);
             }
         }
     }

@@ -25,6 +25,22 @@ pub trait Number: Copy + Send + Sync {
     fn as_f32(_row: &[Self]) -> Option<&[f32]> {
         None
     }
+
+    /// The numbers themselves, where they are of a type that exact scores read fast.
+    fn kept(_all: &[Self]) -> Option<Kept<'_>> {
+        None
+    }
+}
+
+/// Rows end to end in memory, n · d numbers.
+#[derive(Clone, Copy, Debug)]
+pub enum Kept<'a> {
+    /// Of 32 bits.
+    F32(&'a [f32]),
+    /// Of 16 bits.
+    F16(&'a [f16]),
+    /// Bytes.
+    U8(&'a [u8]),
 }
 
 macro_rules! number {
@@ -37,7 +53,7 @@ macro_rules! number {
         }
     )*};
 }
-number!(f64, u8, i8, u16, i16, u32, i32, u64, i64);
+number!(f64, i8, u16, i16, u32, i32, u64, i64);
 
 impl Number for f32 {
     #[inline]
@@ -47,6 +63,21 @@ impl Number for f32 {
 
     fn as_f32(row: &[Self]) -> Option<&[f32]> {
         Some(row)
+    }
+
+    fn kept(all: &[Self]) -> Option<Kept<'_>> {
+        Some(Kept::F32(all))
+    }
+}
+
+impl Number for u8 {
+    #[inline]
+    fn to_f32(self) -> f32 {
+        f32::from(self)
+    }
+
+    fn kept(all: &[Self]) -> Option<Kept<'_>> {
+        Some(Kept::U8(all))
     }
 }
 
@@ -60,6 +91,10 @@ impl Number for f16 {
     fn convert(from: &[Self], to: &mut [f32]) {
         let n = from.len().min(to.len());
         from[..n].convert_to_f32_slice(&mut to[..n]);
+    }
+
+    fn kept(all: &[Self]) -> Option<Kept<'_>> {
+        Some(Kept::F16(all))
     }
 }
 
@@ -76,6 +111,11 @@ pub trait Vectors: Sync {
 
     /// Row `row` as it is kept, where that is as d numbers of f32 side by side: it need not be read into a copy then.
     fn kept(&self, _row: usize) -> Option<&[f32]> {
+        None
+    }
+
+    /// All rows where they are kept end to end, in memory that is fast to read anywhere.
+    fn all_kept(&self) -> Option<Kept<'_>> {
         None
     }
 
@@ -106,6 +146,10 @@ impl<T: Number> Vectors for ArrayView2<'_, T> {
         self.index_axis(Axis(0), row).to_slice().and_then(T::as_f32)
     }
 
+    fn all_kept(&self) -> Option<Kept<'_>> {
+        self.to_slice().and_then(T::kept)
+    }
+
     fn prefetch(&self, row: usize) {
         if let Some(row) = self.index_axis(Axis(0), row).to_slice() {
             isa::prefetch(row);
@@ -130,6 +174,10 @@ impl<V: Vectors + ?Sized> Vectors for &V {
         (**self).kept(row)
     }
 
+    fn all_kept(&self) -> Option<Kept<'_>> {
+        (**self).all_kept()
+    }
+
     fn prefetch(&self, row: usize) {
         (**self).prefetch(row);
     }
@@ -150,6 +198,10 @@ impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
 
     fn kept(&self, row: usize) -> Option<&[f32]> {
         (**self).kept(row)
+    }
+
+    fn all_kept(&self) -> Option<Kept<'_>> {
+        (**self).all_kept()
     }
 
     fn prefetch(&self, row: usize) {

@@ -12,7 +12,6 @@
 //! nothing: nearly every block holds a vector that passes (`benches/upper.py`).
 #![allow(unsafe_code)]
 
-use super::AHEAD;
 use crate::codes::packed::{BLOCK, Line};
 use std::arch::x86_64::*;
 
@@ -21,16 +20,16 @@ const GROUP: usize = 8;
 
 /// See [`Kernel::filter`](super::Kernel::filter).
 #[target_feature(enable = "avx2")]
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
     let limit = _mm256_set1_epi8(limit as i8);
     for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
         let mut sums = [[_mm256_setzero_si256(); 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
             let changes = changes(table);
+            let asked = lines.as_ptr().wrapping_byte_offset(ahead).wrapping_add(column * GROUP);
             for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
-                let ahead = lines.as_ptr().wrapping_add(column * GROUP + block + AHEAD.max(GROUP * m));
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                _mm_prefetch::<_MM_HINT_T0>(asked.wrapping_add(block).cast());
                 for (half, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm256_adds_epu8(*sum, look_up(&changes, load(&block_lines[column], half)));
                 }
@@ -44,16 +43,16 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
 
 /// See [`Kernel::filter_long`](super::Kernel::filter_long). Sums of 16 bits are of the even and of the odd vectors.
 #[target_feature(enable = "avx2")]
-pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
     let (limit, even) = (_mm256_set1_epi16(limit as i16), _mm256_set1_epi16(0xff));
     for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
         let mut sums = [[[_mm256_setzero_si256(); 2]; 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
             let changes = changes(table);
+            let asked = lines.as_ptr().wrapping_byte_offset(ahead).wrapping_add(column * GROUP);
             for (block, (block_lines, sums)) in lines.chunks_exact(m).zip(&mut sums).enumerate() {
-                let ahead = lines.as_ptr().wrapping_add(column * GROUP + block + AHEAD.max(GROUP * m));
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                _mm_prefetch::<_MM_HINT_T0>(asked.wrapping_add(block).cast());
                 for (half, sums) in sums.iter_mut().enumerate() {
                     let values = look_up(&changes, load(&block_lines[column], half));
                     sums[0] = _mm256_adds_epu16(sums[0], _mm256_and_si256(values, even));

@@ -4,7 +4,6 @@
 //! 256. Byte sums saturate at 255, which no limit lets pass.
 #![allow(unsafe_code)]
 
-use super::AHEAD;
 use crate::codes::packed::{BLOCK, Line};
 use std::arch::x86_64::*;
 
@@ -13,22 +12,22 @@ const GROUP: usize = 8;
 
 /// See [`Kernel::filter`](super::Kernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
+pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
     let (groups, rest) = hits.as_chunks_mut::<GROUP>();
     let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
     for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
-        *hits = filter_blocks(lines, tables, limit);
+        *hits = filter_blocks(lines, tables, limit, ahead);
     }
     for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
-        [*hits] = filter_blocks(lines, tables, limit);
+        [*hits] = filter_blocks(lines, tables, limit, ahead);
     }
 }
 
 /// `N` blocks at once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8) -> [u64; N] {
+fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize) -> [u64; N] {
     let m = tables.len();
     assert!(lines.len() == N * m);
     let mut sums = [_mm512_setzero_si512(); N];
@@ -36,8 +35,8 @@ fn filter_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u8
         let quarters = quarters(table);
         for (block, sum) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
-            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            let asked = lines.as_ptr().wrapping_add(column * N + block).wrapping_byte_offset(ahead);
+            _mm_prefetch::<_MM_HINT_T0>(asked.cast());
             *sum = _mm512_adds_epu8(*sum, look_up(&quarters, codes));
         }
     }
@@ -68,15 +67,15 @@ pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m51
 
 /// See [`Kernel::filter_long`](super::Kernel::filter_long).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
+pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
     let (groups, rest) = hits.as_chunks_mut::<GROUP>();
     let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
     for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
-        *hits = filter_long_blocks(lines, tables, limit);
+        *hits = filter_long_blocks(lines, tables, limit, ahead);
     }
     for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
-        [*hits] = filter_long_blocks(lines, tables, limit);
+        [*hits] = filter_long_blocks(lines, tables, limit, ahead);
     }
 }
 
@@ -84,7 +83,12 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
 /// the unit that shuffles to the look-ups.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-fn filter_long_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limit: u16) -> [u64; N] {
+fn filter_long_blocks<const N: usize>(
+    lines: &[Line],
+    tables: &[[u8; 256]],
+    limit: u16,
+    ahead: isize,
+) -> [u64; N] {
     let m = tables.len();
     assert!(lines.len() == N * m);
     let even = _mm512_set1_epi16(0xff);
@@ -93,8 +97,8 @@ fn filter_long_blocks<const N: usize>(lines: &[Line], tables: &[[u8; 256]], limi
         let quarters = quarters(table);
         for (block, sums) in sums.iter_mut().enumerate() {
             let codes = load(&lines[block * m + column]);
-            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * m));
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            let asked = lines.as_ptr().wrapping_add(column * N + block).wrapping_byte_offset(ahead);
+            _mm_prefetch::<_MM_HINT_T0>(asked.cast());
             let values = look_up(&quarters, codes);
             sums[0] = _mm512_adds_epu16(sums[0], _mm512_and_si512(values, even));
             sums[1] = _mm512_adds_epu16(sums[1], _mm512_srli_epi16::<8>(values));

@@ -3,9 +3,8 @@
 //! For 32 bytes, which are 64 codes: a load, a shift, two ands, two lookups and two sums.
 #![allow(unsafe_code)]
 
-use super::Pair;
+use super::{Pair, TOGETHER, gather};
 use crate::codes::packed::Line;
-use crate::scan::kernel::AHEAD;
 use crate::scan::kernel::avx2::{broadcast, changes, load, look_up, mark};
 use std::arch::x86_64::*;
 
@@ -19,23 +18,30 @@ pub(in crate::scan::kernel) fn filter(
     pairs: &[Pair],
     bytes: &[[u8; 256]],
     limit: u8,
+    ahead: isize,
     hits: &mut [u64],
 ) {
     let n_lines = pairs.len() + bytes.len();
     let (groups, rest) = hits.as_chunks_mut::<GROUP>();
     let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * n_lines);
     for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * n_lines)) {
-        *hits = filter_blocks(lines, pairs, bytes, limit);
+        *hits = filter_blocks(lines, pairs, bytes, limit, ahead);
     }
     for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
-        [*hits] = filter_blocks(lines, pairs, bytes, limit);
+        [*hits] = filter_blocks(lines, pairs, bytes, limit, ahead);
     }
 }
 
 /// `N` blocks at once.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn filter_blocks<const N: usize>(lines: &[Line], pairs: &[Pair], bytes: &[[u8; 256]], limit: u8) -> [u64; N] {
+fn filter_blocks<const N: usize>(
+    lines: &[Line],
+    pairs: &[Pair],
+    bytes: &[[u8; 256]],
+    limit: u8,
+    ahead: isize,
+) -> [u64; N] {
     let n_lines = pairs.len() + bytes.len();
     assert!(lines.len() == N * n_lines);
     let lower = _mm256_set1_epi8(15);
@@ -44,8 +50,8 @@ fn filter_blocks<const N: usize>(lines: &[Line], pairs: &[Pair], bytes: &[[u8; 2
         let (low, high) = (broadcast(low), broadcast(high));
         for (block, sums) in sums.iter_mut().enumerate() {
             let line = &lines[block * n_lines + column];
-            let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * n_lines));
-            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            let asked = lines.as_ptr().wrapping_add(column * N + block).wrapping_byte_offset(ahead);
+            _mm_prefetch::<_MM_HINT_T0>(asked.cast());
             for (half, sum) in sums.iter_mut().enumerate() {
                 let codes = load(line, half);
                 let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(codes), lower);
@@ -69,4 +75,47 @@ fn filter_blocks<const N: usize>(lines: &[Line], pairs: &[Pair], bytes: &[[u8; 2
         *hits = mark(sums, limit);
     }
     hits
+}
+
+/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 8 numbers, by the lower three bits of each
+/// index; the fourth chooses among two.
+#[target_feature(enable = "avx2")]
+pub(in crate::scan::kernel) fn sums<const P: usize>(
+    lines: &[Line],
+    vectors: &[u16],
+    tables: &[[[f32; 16]; 2]; P],
+    base: f32,
+    scores: &mut Vec<f32>,
+) {
+    let (blocks, mut codes) = (lines.as_chunks().0, [[0; TOGETHER]; P]);
+    for vectors in vectors.chunks(TOGETHER) {
+        gather(blocks, vectors, &mut codes);
+        let mut sums = [_mm256_set1_ps(base); 2];
+        for p in 0..P {
+            let [low, high] = &tables[p];
+            // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
+            let all = unsafe { _mm_loadu_si128(codes[p].as_ptr().cast()) };
+            let halves = [_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(all))];
+            for (sum, codes) in sums.iter_mut().zip(halves) {
+                *sum = _mm256_add_ps(*sum, look_up_floats(low, codes));
+                *sum = _mm256_add_ps(*sum, look_up_floats(high, _mm256_srli_epi32::<4>(codes)));
+            }
+        }
+        let mut found = [[0.0; TOGETHER / 2]; 2];
+        for (found, sum) in found.iter_mut().zip(sums) {
+            // SAFETY: 8 numbers to write.
+            unsafe { _mm256_storeu_ps(found.as_mut_ptr(), sum) };
+        }
+        scores.extend_from_slice(&found.as_flattened()[..vectors.len()]);
+    }
+}
+
+/// The entries that the lower four bits of each code name.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up_floats(table: &[f32; 16], codes: __m256i) -> __m256 {
+    // SAFETY: 16 readable numbers, of which unaligned loads take the first half and the second.
+    let (low, high) = unsafe { (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))) };
+    let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
+    _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes), is_high)
 }

@@ -5,9 +5,9 @@
 //! lookups and two sums. With BW alone, `vpshufb` gives 0 where bit 7 is set, which two ands prevent.
 #![allow(unsafe_code)]
 
-use super::Pair;
+use super::{Pair, TOGETHER, gather};
 use crate::codes::packed::Line;
-use crate::scan::kernel::{AHEAD, avx2, avx512};
+use crate::scan::kernel::{avx2, avx512};
 use std::arch::x86_64::*;
 
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
@@ -23,6 +23,7 @@ macro_rules! filter {
             pairs: &[Pair],
             bytes: &[[u8; 256]],
             limit: u8,
+            ahead: isize,
             hits: &mut [u64],
         ) {
             /// `N` blocks at once.
@@ -33,6 +34,7 @@ macro_rules! filter {
                 pairs: &[Pair],
                 bytes: &[[u8; 256]],
                 limit: u8,
+                ahead: isize,
             ) -> [u64; N] {
                 let n_lines = pairs.len() + bytes.len();
                 assert!(lines.len() == N * n_lines);
@@ -41,8 +43,9 @@ macro_rules! filter {
                     let (low, high) = (broadcast(low), broadcast(high));
                     for (block, sum) in sums.iter_mut().enumerate() {
                         let codes = avx512::load(&lines[block * n_lines + column]);
-                        let ahead = lines.as_ptr().wrapping_add(column * N + block + AHEAD.max(N * n_lines));
-                        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                        let asked =
+                            lines.as_ptr().wrapping_add(column * N + block).wrapping_byte_offset(ahead);
+                        _mm_prefetch::<_MM_HINT_T0>(asked.cast());
                         *sum = _mm512_adds_epu8(*sum, $lower(codes, low));
                         *sum = _mm512_adds_epu8(*sum, $upper(codes, high));
                     }
@@ -66,10 +69,10 @@ macro_rules! filter {
             let (groups, rest) = hits.as_chunks_mut::<GROUP>();
             let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * n_lines);
             for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * n_lines)) {
-                *hits = filter_blocks(lines, pairs, bytes, limit);
+                *hits = filter_blocks(lines, pairs, bytes, limit, ahead);
             }
             for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
-                [*hits] = filter_blocks(lines, pairs, bytes, limit);
+                [*hits] = filter_blocks(lines, pairs, bytes, limit, ahead);
             }
         }
     };
@@ -124,4 +127,38 @@ fn look_up_halves(changes: &[__m256i; 16], codes: __m512i) -> __m512i {
 fn broadcast(table: &[u8; 16]) -> __m512i {
     // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
+}
+
+/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 16 numbers by the lower four bits of each index.
+#[target_feature(enable = "avx512f")]
+pub(in crate::scan::kernel) fn sums<const P: usize>(
+    lines: &[Line],
+    vectors: &[u16],
+    tables: &[[[f32; 16]; 2]; P],
+    base: f32,
+    scores: &mut Vec<f32>,
+) {
+    let (blocks, mut codes) = (lines.as_chunks().0, [[0; TOGETHER]; P]);
+    for vectors in vectors.chunks(TOGETHER) {
+        gather(blocks, vectors, &mut codes);
+        let mut sums = _mm512_set1_ps(base);
+        for p in 0..P {
+            // SAFETY: 16 readable bytes, and 16 readable numbers twice; unaligned loads ask for no more.
+            let (codes, low, high) = unsafe {
+                let [low, high] = &tables[p];
+                (
+                    _mm_loadu_si128(codes[p].as_ptr().cast()),
+                    _mm512_loadu_ps(low.as_ptr()),
+                    _mm512_loadu_ps(high.as_ptr()),
+                )
+            };
+            let codes = _mm512_cvtepu8_epi32(codes);
+            sums = _mm512_add_ps(sums, _mm512_permutexvar_ps(codes, low));
+            sums = _mm512_add_ps(sums, _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(codes), high));
+        }
+        let mut found = [0.0; TOGETHER];
+        // SAFETY: 16 numbers to write.
+        unsafe { _mm512_storeu_ps(found.as_mut_ptr(), sums) };
+        scores.extend_from_slice(&found[..vectors.len()]);
+    }
 }

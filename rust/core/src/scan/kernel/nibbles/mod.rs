@@ -12,5 +12,24 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod scalar;
 
+#[cfg(target_arch = "x86_64")]
+use crate::codes::packed::{BLOCK, Line};
+
+/// Vectors whose table sums are computed together.
+#[cfg(target_arch = "x86_64")]
+const TOGETHER: usize = 16;
+
+/// The bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u8; TOGETHER]; P]) {
+    for (i, &at) in vectors.iter().enumerate() {
+        let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
+        for p in 0..P {
+            codes[p][i % TOGETHER] = lines[p][lane];
+        }
+    }
+}
+
 /// For the lower and the upper halves of a line.
 pub(in crate::scan) type Pair = [[u8; 16]; 2];
