@@ -168,7 +168,6 @@ impl Model {
     /// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups;
     /// `None` where there are no groups.
     #[getter]
-    #[expect(clippy::type_complexity, reason = "three things")]
     fn groups<'py>(&self, py: Python<'py>) -> Option<Grouped<Bound<'py, PyArray2<f32>>>> {
         let Structure::Groups(grouping) = &self.model.recipe.structure else { return None };
         let basis = grouping.basis().to_owned().into_pyarray(py);

@@ -149,14 +149,7 @@ impl GroupedEncoder {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let trunk = (trunk > 0).then(|| group(0..basis.ncols(), 0..trunk, true)).transpose()?;
-        Ok(Self {
-            rotation: Rotation::new(basis)?,
-            trunk,
-            groups,
-            codebooks: codebooks.clone(),
-            loss,
-            directions,
-        })
+        Ok(Self { rotation: Rotation::new(basis)?, trunk, groups, codebooks, loss, directions })
     }
 
     /// The target as codebooks of the encoder approximate it.
