@@ -10,6 +10,7 @@ from compcodes import _core
 from compcodes.quantizers._fitting import trainer_of
 from compcodes.training.grouping import _shares, grouped, splits
 from compcodes.training.groups import GroupTrainer
+from compcodes.training.groups import power as training_power
 from compcodes.training.shards import Local
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
@@ -246,3 +247,17 @@ def test_groups_of_vectors_in_lists_know_the_error_along_x(X):
 def test_few_vectors_make_small_groups():
     assert [grouped("auto", 64, 256, 768, n) for n in (100, 4096, 8192, 100_000)] == [32, 16, 8, 8]
     assert grouped("auto", 16, 256, 768, 100) == 1
+
+
+def test_one_long_row_is_not_all_that_counts(X):
+    long = X.copy()
+    long[7] *= 1000
+    assert [training_power(Y, None) for Y in (X, long, np.zeros_like(X))] == [2.0, 0.0, 2.0]
+    q = cc.CompositionalCodes(**QUICK).fit(long)
+    assert q.loss_["weight_power"] == 0.0
+
+
+def test_weights_may_leave_fewer_vectors_than_lists(X):
+    weights = np.zeros(len(X))
+    weights[5] = 1
+    assert cc.CompositionalCodes(**QUICK, n_lists=4).fit(X, sample_weight=weights).centroids_.shape == (4, 20)

@@ -197,8 +197,9 @@ def train(
         tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
         if n_groups > 1:  # what queries want is chosen for one of them
             tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
-            power = training_groups.POWER if loss.weight_power is None else loss.weight_power
-            loss = replace(loss, eta=eta or training_groups.ETA, weight_power=power)
+            loss = replace(loss, eta=eta or training_groups.ETA)
+            if loss.weight_power is None:
+                loss = replace(loss, weight_power=training_groups.power(cast(Local, plain).X, model.n_jobs))
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:

@@ -186,7 +186,8 @@ def _balanced(run: _Run, n_lists: int, eta: float) -> Floats:
     chances = None if weights is None else weights / weights.sum()
     if chances is not None and np.count_nonzero(chances) < n_lists:
         chances = None
-    centroids = shards.sample(np.sort(rng.choice(n, n_lists, replace=False, p=chances)))
+    # Weights can leave fewer vectors than there are lists.
+    centroids = shards.sample(np.sort(rng.choice(n, n_lists, replace=n < n_lists, p=chances)))
     for iteration in range(ITERATIONS + ROUNDS):
         made = _core.Lists(centroids, eta)
         lists, _ = made.assign(X, run.n_jobs, run.step(iteration))
@@ -227,7 +228,7 @@ def _split(
     rows = np.array([by_list[ends[big] - 1 - rng.integers(sizes[big])] for big in wanted[:count]])
     vectors = shards.sample(np.sort(rows))[np.argsort(np.argsort(rows))]
     # Halfway to its old centroid: it takes a part of the list, and not one vector alone.
-    centroids[few[:count]] = (vectors + centroids[wanted[:count]]) / 2
+    centroids[few[:count]] = vectors / 2 + centroids[wanted[:count]] / 2
 
 
 def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, queries: Floats | None) -> _core.Lists:
