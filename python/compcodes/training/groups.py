@@ -28,6 +28,7 @@ from compcodes import _core, evaluate
 from compcodes.errors import ArgumentValueError
 from compcodes.training import encoders
 from compcodes.training.grouping import CODEWORDS, TOGETHER, Groups, splits
+from compcodes.training.heap import release
 from compcodes.training.joint import Joint
 from compcodes.training.lists import left
 from compcodes.training.losses import Objective
@@ -147,6 +148,7 @@ class GroupTrainer:
         whole = self.whole
         groups, words, codes = self.split(), [], []
         for group in range(self.n_groups):
+            release()
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
@@ -325,6 +327,7 @@ class GroupTrainer:
 
     def _update(self, state: _State) -> None:
         """Better codebooks of all groups for the codes at hand."""
+        release()
         whole, shards = self.whole, self._shards
         pulls = [self._trainer(state.groups, group).pull(state.error(group)) for group in range(self.n_groups)]
         joint = Joint(
@@ -344,6 +347,7 @@ class GroupTrainer:
         for group in range(self.n_groups):
             state.measure(group, state.part(group))
         for group in range(self.n_groups):
+            release()
             X = state.part(group)
             # Numbers of passes that training has not had.
             seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
