@@ -10,8 +10,8 @@ from compcodes import _core
 from compcodes.quantizers._fitting import trainer_of
 from compcodes.training.grouping import _shares, grouped, splits
 from compcodes.training.groups import GroupTrainer
-from compcodes.training.groups import power as training_power
 from compcodes.training.shards import Local
+from compcodes.training.tuning import group_power
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
 """A short training."""
@@ -252,7 +252,7 @@ def test_few_vectors_make_small_groups():
 def test_one_long_row_is_not_all_that_counts(X):
     long = X.copy()
     long[7] *= 1000
-    assert [training_power(Y, None) for Y in (X, long, np.zeros_like(X))] == [2.0, 0.0, 2.0]
+    assert [group_power(Y, None) for Y in (X, long, np.zeros_like(X))] == [2.0, 0.0, 2.0]
     q = cc.CompositionalCodes(**QUICK).fit(long)
     assert q.loss_["weight_power"] == 0.0
 

@@ -22,16 +22,15 @@ from compcodes.cluster import again
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._settings import coder, count_groups, count_lists, initial, iterations, loss_of
-from compcodes.training import groups as training_groups
 from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
-from compcodes.training.groups import GroupTrainer
+from compcodes.training.groups import ETA, GroupTrainer
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
-from compcodes.training.tuning import tune
+from compcodes.training.tuning import group_power, tune
 from compcodes.training.unit import unit, unit_rows
 
 if TYPE_CHECKING:
@@ -197,9 +196,9 @@ def train(
         tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
         if n_groups > 1:  # what queries want is chosen for one of them
             tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
-            loss = replace(loss, eta=eta or training_groups.ETA)
+            loss = replace(loss, eta=eta or ETA)
             if loss.weight_power is None:
-                loss = replace(loss, weight_power=training_groups.power(cast(Local, plain).X, model.n_jobs))
+                loss = replace(loss, weight_power=group_power(cast(Local, plain).X, model.n_jobs))
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:

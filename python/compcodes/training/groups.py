@@ -3,7 +3,7 @@
 The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
 memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together. Most of
 it is won back by a trunk: the first codebooks, about 8, are of all dimensions, and the groups approximate what they
-leave. In 32 bytes that finds .03 to .05 more of the 10 best than groups alone, on each of six sets.
+leave. In 32 bytes that found .025 to .05 more of the 10 best than groups alone, on each of six sets.
 
 How the dimensions are split matters too. Of normal data it is best to deal principal components out so that each group
 has as much to say as its codebooks can. Where vectors lie in clusters, components that tell these apart belong
@@ -36,18 +36,12 @@ from compcodes.training.shards import Base, Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import scaled
 
-__all__ = ["ETA", "GroupTrainer", "power"]
+__all__ = ["ETA", "GroupTrainer"]
 
 ETA = 4.0
 """How much an error along x counts while nothing is known of it."""
 ETAS = (2.0, 4.0, 8.0)
 """How much an error along x can count, if nothing is said. 16 was never the best of a whole set."""
-POWERS = (2.0, 1.0, 0.0)
-"""Rows are weighted by their norm to the first of these powers that leaves enough of them a say, if nothing is said.
-1 to 3 were best on the sets that were tried."""
-SAY = 0.1
-"""Share of the rows that weights must be spread over, as (Σw)²/Σw²: with one enormous row among others it would else be
-all that counts. By the square, the sets that were tried have .23 to .94."""
 LONGEST = float(np.finfo(np.float32).max) / 8
 """The largest norm of a vector."""
 SEARCHED = 4000
@@ -62,16 +56,6 @@ SAMPLE = 50_000
 """The most vectors that the rotation is learnt from."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
-
-
-def power(X: NDArray[Any], n_jobs: int | None) -> float:
-    """Return the power of the norm that rows of `X` (n, d) are weighted by."""
-    norms = _core.norms(X, None, n_jobs)
-    for power in POWERS:
-        weights = _core.weights_by_norm(norms, power)
-        if weights is None or weights.sum() ** 2 >= SAY * len(weights) * (weights**2).sum():
-            break
-    return power
 
 
 @dataclass(frozen=True, eq=False)

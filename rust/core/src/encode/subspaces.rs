@@ -2,12 +2,13 @@
 //! codeword of each is the best code, and needs only the vector's part in that subspace.
 
 use super::nearest::{Desk, Nearest};
+use super::rotation::Rotation;
 use super::target::{Rows, Target};
 use super::{Encode, Improved, Loss, Product, errors};
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa};
-use crate::linalg::gemm::{Panels, Tiles};
+use crate::linalg::gemm::Tiles;
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use ndarray::{Array2, Array3, ArrayView2, s};
@@ -36,11 +37,6 @@ pub struct SubspaceEncoder {
     center: Vec<f32>,
     rotation: Option<Rotation>,
     books: Vec<Nearest>,
-}
-
-struct Rotation {
-    panels: Panels,
-    zeros: Vec<f32>,
 }
 
 impl SubspaceEncoder {
@@ -81,13 +77,7 @@ impl SubspaceEncoder {
                 .map(|row| row.iter().zip(&means).map(|(&r, mean)| f64::from(r) * mean).sum::<f64>() as f32)
                 .collect(),
         };
-        let rotation = rotation.map(|rotation| {
-            let columns = rotation.t().as_standard_layout().into_owned();
-            let columns = columns.as_slice().expect("standard layout");
-            let panels = Panels::new(width, dim, |i| columns.get(i * dim..(i + 1) * dim));
-            let zeros = vec![0.0; panels.columns()];
-            Rotation { panels, zeros }
-        });
+        let rotation = rotation.map(Rotation::new).transpose()?;
         Ok(Self { codebooks, isa, dim, center, rotation, books })
     }
 

@@ -5,16 +5,18 @@
 //! order m = 0 … M−1, from the probe's base, times the scale or plus the bias if there is one; NaN counts as −∞. Where a
 //! [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure, to its last bit.
 //!
-//! **How.** Each query keeps the k best so far and with them a floor. `bounds` turns the floor and the query's tables
-//! into byte tables and a limit; a `kernel` marks, 64 vectors at a time, those that may reach the floor; these few are
-//! scored in f32 (`score`) and offered to the top k, or their scores are bounded (`brackets`), and those that may be of
-//! the k best at last are scored by the measure. The kernel is the only part written per instruction set.
+//! **How.** A `plan` divides the work: who passes over which codes, in what order. Each query keeps the k best so far and
+//! with them a floor. `bounds` turns the floor and the query's tables into byte tables and a limit; a `kernel` marks, 64
+//! vectors at a time, those that may reach the floor; these few are scored in f32 (`score`) and offered to the top k, or
+//! their scores are bounded (`brackets`), and those that may be of the k best at last are scored by the measure. The
+//! kernel is the only part written per instruction set.
 
 mod adjust;
 mod bounds;
 mod brackets;
 mod each;
 mod kernel;
+mod plan;
 mod scanner;
 mod score;
 mod segment;
@@ -25,39 +27,14 @@ pub use adjust::{Adjust, Edges, Levels, Measure};
 pub use each::{Each, Sets};
 pub use segment::{Probe, Probes, Segment};
 
-use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
-use crate::isa::{self, Isa};
+use crate::error::Result;
+use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
-use crate::parallel;
 use crate::scan::tables::Tables;
-use crate::scan::topk::{Key, TopK};
-use brackets::{Brackets, Candidate};
-use kernel::Kernel;
+use crate::scan::topk::Key;
 use ndarray::Array2;
+use plan::Plan;
 use rayon::prelude::*;
-use scanner::{CALL, Found, Scanner};
-use std::ops::Range;
-
-/// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Queries that share a pass over the codes.
-const GROUP: usize = 64;
-/// How many queries of a group must go through a segment, on average, for all to pass over it together. Up to there it is
-/// better that each query goes through its best segments first, with its tables in the nearest cache.
-const SHARED: usize = 8;
-/// Blocks in a row that a sample takes.
-const SAMPLE_RUN: usize = 8;
-/// Blocks below which it does not pay to split the codes between threads.
-const MIN_PART: usize = 256;
-/// Lines of the next segment that are asked for while one is gone through.
-const AHEAD: usize = 64;
-/// Bytes that are asked for ahead, at most: they wait in L2 while another query goes through its segments.
-const ASKED_BYTES: usize = 256 << 10;
-/// Vectors that a query passes over alone between two reports.
-const HEARD: usize = 1 << 16;
-/// Candidates that a measure scores before another thread may take some.
-const MEASURED: usize = 128;
 
 /// What a search found, best first.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +94,8 @@ pub(crate) fn search_ordered(
     if segments.is_empty() {
         return Ok(hits);
     }
-    let plan = Plan { is_sorted, ..Plan::new(segments, of, tables, k, isa)? };
+    let mut plan = Plan::new(segments, of, tables, k, isa)?;
+    plan.is_sorted = is_sorted;
     let counter = Counter::new(monitor, plan.work());
     let found = plan.run_all((0..n_queries).collect(), &counter, monitor)?;
     for (query, found) in found.iter().enumerate() {
@@ -172,7 +150,8 @@ pub(crate) fn search_finished(
         let counter = Counter::new(monitor, 0);
         return queries.into_iter().map(|query| finish.finish(query, &[], true, &counter)).collect();
     }
-    let plan = Plan { is_sorted: false, ..Plan::new(segments, of, tables, k, isa)? };
+    let mut plan = Plan::new(segments, of, tables, k, isa)?;
+    plan.is_sorted = false;
     let counter = Counter::new(monitor, plan.work());
     let (parts, groups) = plan.split(queries.len());
     // The results of one query after another, or of a group: of several errors, that of the first query is returned.
@@ -189,372 +168,4 @@ pub(crate) fn search_finished(
         finished.append(&mut found?);
     }
     Ok(finished)
-}
-
-/// What is the same for all queries of a search.
-struct Plan<'a> {
-    segments: &'a [Segment<'a>],
-    probes: Probes<'a>,
-    each: Each<'a>,
-    tables: &'a Tables,
-    kernel: Kernel,
-    /// Of each query, the vectors that it may find.
-    n: Vec<usize>,
-    /// Before each segment, the blocks of those before it; and all of them.
-    starts: Vec<usize>,
-    k: usize,
-    /// Whether the best are wanted in order.
-    is_sorted: bool,
-    /// Whether each query goes through its segments alone, best first, since few queries share a segment.
-    is_by_query: bool,
-}
-
-impl<'a> Plan<'a> {
-    fn new(
-        segments: &'a [Segment<'a>],
-        (probes, each): (Probes<'a>, Each<'a>),
-        tables: &'a Tables,
-        k: usize,
-        isa: Isa,
-    ) -> Result<Self> {
-        let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
-        probes.check(segments.len(), tables.n_queries())?;
-        each.check(tables.n_queries())?;
-        let mut starts = vec![0];
-        for segment in segments {
-            segment.check(tables)?;
-            if !segment.adjust.is_like(&segments[0].adjust) {
-                let (one, other) = (segments[0].adjust, segment.adjust);
-                return Err(invalid!("segments differ in what adjusts scores: {one:?} and {other:?}"));
-            }
-            if segment.codes.layout() != segments[0].codes.layout() {
-                let (one, other) = (segments[0].codes.layout(), segment.codes.layout());
-                return Err(invalid!("segments differ in how codes are stored: {one:?} and {other:?}"));
-            }
-            starts.push(starts[starts.len() - 1] + segment.codes.n_blocks());
-        }
-        if let Some(segment) = segments.first()
-            && tables.is_narrow()
-            && segment.codes.layout().n_nibbles() < tables.n_tables()
-        {
-            return Err(invalid!(
-                "tables are for nibbles: the codes are stored as {:?}",
-                segment.codes.layout()
-            ));
-        }
-        let allowed: Vec<usize> = segments.iter().map(Segment::n_allowed).collect();
-        let n = match probes {
-            _ if !each.is_all() => {
-                let of = |query| {
-                    let own = each.of(query);
-                    let count = |Probe { segment: at, .. }: Probe| {
-                        let segment: &Segment<'_> = &segments[at];
-                        if segment.positions.is_none() {
-                            return own.count(
-                                segment.first,
-                                segment.codes.len(),
-                                (segment.allowed, allowed[at]),
-                            );
-                        }
-                        let word =
-                            |block| segment.present(block) & own.word(segment.first + (block * BLOCK) as u64);
-                        (0..segment.codes.n_blocks()).map(|block| word(block).count_ones() as usize).sum()
-                    };
-                    probes.of(query, segments.len()).map(count).sum::<usize>()
-                };
-                (0..tables.n_queries()).into_par_iter().map(of).collect()
-            }
-            Probes::All => vec![allowed.iter().sum(); tables.n_queries()],
-            Probes::Each(probes) => {
-                probes.iter().map(|probes| probes.iter().map(|probe| allowed[probe.segment]).sum()).collect()
-            }
-        };
-        let is_by_query = match probes {
-            Probes::All => false,
-            Probes::Each(probes) => {
-                let visits = probes.iter().map(Vec::len).sum::<usize>();
-                visits * GROUP.min(probes.len()) <= SHARED * segments.len() * probes.len()
-            }
-        };
-        Ok(Self { segments, probes, each, tables, kernel, n, starts, k, is_sorted: true, is_by_query })
-    }
-
-    /// How many vectors to find for a query.
-    fn k(&self, query: usize) -> usize {
-        self.k.min(self.n[query])
-    }
-
-    /// Vectors that all queries together pass over.
-    fn work(&self) -> u64 {
-        let of = |segment: usize| self.segments[segment].codes.len() as u64;
-        match self.probes {
-            Probes::All => self.tables.n_queries() as u64 * (0..self.segments.len()).map(of).sum::<u64>(),
-            Probes::Each(probes) => probes.iter().flatten().map(|probe| of(probe.segment)).sum(),
-        }
-    }
-
-    /// [`split`] of all blocks and so many queries.
-    fn split(&self, n_queries: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
-        split(self.starts[self.segments.len()], n_queries, rayon::current_num_threads())
-    }
-
-    /// The at most k best of each of `queries`, which are all there are.
-    fn run_all(
-        &self,
-        queries: Vec<usize>,
-        counter: &Counter<'_>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<Vec<Key>>> {
-        let guess = |query: usize, share: usize| self.guess(query, share);
-        let mut found = self.run(&queries, guess, counter)?;
-        // A guess that was too high: hardly ever (see `guess`).
-        let missed: Vec<usize> =
-            queries.into_iter().filter(|&query| found[query].len() < self.k(query)).collect();
-        if !missed.is_empty() {
-            let again = self.run(&missed, |_, _| f32::NEG_INFINITY, &Counter::new(monitor, 0))?;
-            missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
-        }
-        Ok(found)
-    }
-
-    /// What `finish` makes of the best of some queries, each of which goes through its segments alone. While one does, what
-    /// finishing the one before will read is on its way from memory.
-    fn run_finished(
-        &self,
-        queries: Range<usize>,
-        finish: &dyn Finish,
-        counter: &Counter<'_>,
-    ) -> Result<Vec<Vec<Key>>> {
-        let mut finished = Vec::with_capacity(queries.len());
-        let mut before: Vec<Key> = Vec::new();
-        for query in queries.clone() {
-            let ask = |range: Range<usize>| before[range].iter().for_each(|&key| finish.prefetch(key));
-            let is_little = before.len().saturating_mul(finish.n_bytes()) <= ASKED_BYTES;
-            let n_asked = if is_little { before.len() } else { 0 };
-            let found = self.scan_alone(query, f32::NEG_INFINITY, (n_asked, &ask), counter)?;
-            if query > queries.start {
-                finished.push(finish.finish(query - 1, &before, is_little, counter)?);
-            }
-            before = self.merge(query, [found]);
-        }
-        if !queries.is_empty() {
-            finished.push(finish.finish(queries.end - 1, &before, false, counter)?);
-        }
-        Ok(finished)
-    }
-
-    /// The at most k best of each of `queries`, sorted, of those that reach what `guess` says of a query, where a sample
-    /// may be 1 / `share` of the codes: fewer than k where that is too high.
-    fn run(
-        &self,
-        queries: &[usize],
-        guess: impl Fn(usize, usize) -> f32 + Sync,
-        counter: &Counter<'_>,
-    ) -> Result<Vec<Vec<Key>>> {
-        let (parts, groups) = self.split(queries.len());
-        let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
-        let tasks: Vec<_> = tasks.collect();
-        let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
-            if self.is_by_query && parts.len() == 1 {
-                let alone = |&query: &usize| self.scan_alone(query, guess(query, 32), (0, &|_| ()), counter);
-                return queries[group.clone()].iter().map(alone).collect();
-            }
-            let mut scanners: Vec<_> = queries[group.clone()]
-                .iter()
-                .map(|&query| {
-                    let floor = guess(query, 32 * parts.len());
-                    (query, Scanner::new(self, query, self.k(query), floor))
-                })
-                .collect();
-            self.scan(&mut scanners, blocks.clone(), counter)?;
-            Ok(scanners.into_iter().map(|(_, scanner)| (scanner.guess(), scanner.into_found())).collect())
-        });
-        let found = found.collect::<Result<Vec<Vec<(f32, Found)>>>>()?;
-        if parts.len() == 1 {
-            let found = found.into_iter().flatten().zip(queries).map(|(found, &query)| (query, [found]));
-            return Ok(self.merge_all(found));
-        }
-        // Of each query, what was found in every part.
-        let mut merged: Vec<Vec<(f32, Found)>> = queries.iter().map(|_| Vec::new()).collect();
-        let of = groups.iter().flat_map(|group| parts.iter().map(move |_| group));
-        for (found, group) in found.into_iter().zip(of) {
-            merged[group.clone()].iter_mut().zip(found).for_each(|(merged, found)| merged.push(found));
-        }
-        Ok(self.merge_all(queries.iter().copied().zip(merged)))
-    }
-
-    /// The best of each query, of what was found in all parts.
-    fn merge_all<T: IntoIterator<Item = (f32, Found)> + Send>(
-        &self,
-        found: impl Iterator<Item = (usize, T)>,
-    ) -> Vec<Vec<Key>> {
-        let merge = |(query, found): (usize, T)| self.merge(query, found);
-        match self.segments[0].adjust.measure() {
-            // It takes time to measure.
-            Some(_) => found.collect::<Vec<_>>().into_par_iter().map(merge).collect(),
-            None => found.map(merge).collect(),
-        }
-    }
-
-    /// A score that the k best most likely reach: the floor to start with.
-    ///
-    /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
-    /// where k / share are expected; `rank` is three standard deviations and some more above that.
-    /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
-    fn guess(&self, query: usize, share: usize) -> f32 {
-        if self.is_by_query {
-            return f32::NEG_INFINITY; // The best segments come first, and raise the floor as fast.
-        }
-        let (n, k) = (self.n[query], self.k(query));
-        let expected = k as f64 / share as f64;
-        let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
-        // Nothing to gain, or too few to choose from.
-        if rank * 4 > k || n < 8 * rank * share {
-            return f32::NEG_INFINITY;
-        }
-        let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
-        // Blocks of the query's segments, counted through: those before, and the next run.
-        let (mut before, mut next) = (0, 0);
-        for Probe { segment, base } in self.probes.of(query, self.segments.len()) {
-            let n_blocks = self.segments[segment].codes.n_blocks();
-            while next < before + n_blocks {
-                let start = next - before;
-                sample.scan((segment, base), start..n_blocks.min(start + SAMPLE_RUN));
-                next += SAMPLE_RUN * share;
-            }
-            before += n_blocks;
-        }
-        sample.floor()
-    }
-
-    /// What a query finds in its segments, those of the largest base first. Meanwhile `ask` is called for each of so many numbers.
-    fn scan_alone(
-        &self,
-        query: usize,
-        guess: f32,
-        (n_asked, ask): (usize, &dyn Fn(Range<usize>)),
-        counter: &Counter<'_>,
-    ) -> Result<(f32, Found)> {
-        let mut scanner = Scanner::new(self, query, self.k(query), guess);
-        let mut probes: Vec<Probe> = self.probes.of(query, self.segments.len()).collect();
-        // Sets of a query's own are gone through in order.
-        if self.each.is_all() {
-            probes.sort_unstable_by(|a, b| b.base.total_cmp(&a.base));
-        }
-        let mut rows = 0;
-        for (i, &Probe { segment: at, base }) in probes.iter().enumerate() {
-            ask(n_asked * i / probes.len()..n_asked * (i + 1) / probes.len());
-            let codes = self.segments[at].codes;
-            if let Some(next) = probes.get(i + 1) {
-                // The kernel asks for a line of the next segment with each of this one: for all, but where this one is shorter, or
-                // is not filtered.
-                let next = self.segments[next.segment].codes;
-                let asked = if i == 0 || codes.n_blocks() > CALL { 0 } else { codes.n_blocks() };
-                let more =
-                    [asked, asked + AHEAD.div_ceil(codes.n_lines())].map(|end| end.min(next.n_blocks()));
-                isa::prefetch(next.lines(more[0]..more[1]).as_flattened());
-                scanner.then(next.lines(0..next.n_blocks()));
-            } else {
-                scanner.then(&[]);
-            }
-            let chunk = parallel::rows(CHUNK_BYTES / codes.n_lines()).div_ceil(BLOCK);
-            for first in (0..codes.n_blocks()).step_by(chunk) {
-                let next = codes.n_blocks().min(first + chunk);
-                scanner.scan((at, base), first..next);
-                rows += codes.len().min(next * BLOCK) - first * BLOCK;
-                if rows >= HEARD {
-                    counter.add(std::mem::take(&mut rows) as u64)?;
-                }
-            }
-        }
-        if probes.is_empty() {
-            ask(0..n_asked);
-        }
-        counter.add(rows as u64)?;
-        Ok((scanner.guess(), scanner.into_found()))
-    }
-
-    /// Takes all scanners over `blocks` of all segments, chunk by chunk.
-    fn scan(
-        &self,
-        scanners: &mut [(usize, Scanner<'_>)],
-        blocks: Range<usize>,
-        counter: &Counter<'_>,
-    ) -> Result<()> {
-        let n_segments = self.segments.len();
-        let visits = scanners.iter().enumerate().flat_map(|(i, &(query, _))| {
-            self.probes.of(query, n_segments).map(move |probe| (probe.segment, i, probe.base))
-        });
-        let mut visits: Vec<(usize, usize, f32)> = visits.collect();
-        // Those of one query are in order.
-        if scanners.len() > 1 {
-            visits.sort_unstable_by_key(|&(segment, i, _)| (segment, i));
-        }
-        for probing in visits.chunk_by(|one, other| one.0 == other.0) {
-            let at = probing[0].0;
-            let segment = &self.segments[at];
-            let here = self.starts[at]..self.starts[at + 1];
-            let blocks = blocks.start.max(here.start)..blocks.end.min(here.end);
-            if blocks.is_empty() {
-                continue;
-            }
-            let blocks = blocks.start - here.start..blocks.end - here.start;
-            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_lines());
-            for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
-                let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
-                probing.iter().for_each(|&(_, i, base)| scanners[i].1.scan((at, base), chunk.clone()));
-                let rows = (chunk.end * BLOCK).min(segment.codes.len()).saturating_sub(chunk.start * BLOCK);
-                counter.add((rows * probing.len()) as u64)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The best of a query over all parts, sorted; `found` says of each part the guess and what was found.
-    fn merge(&self, query: usize, found: impl IntoIterator<Item = (f32, Found)>) -> Vec<Key> {
-        let k = self.k(query);
-        let mut found = found.into_iter().peekable();
-        let (mut best, mut brackets, mut guess) = (TopK::new(k), Brackets::new(k), f32::NEG_INFINITY);
-        while let Some((part_guess, part)) = found.next() {
-            guess = guess.max(part_guess);
-            match part {
-                // The only one.
-                Found::Known(keys) if best.is_empty() && found.peek().is_none() => return keys,
-                Found::Known(keys) => keys.into_iter().for_each(|key| best.push(key)),
-                Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
-            }
-        }
-        let candidates = brackets.into_candidates();
-        if let Some(measure) = self.segments[0].adjust.measure() {
-            let measured =
-                candidates.par_iter().with_min_len(MEASURED).map(|&Candidate { segment, at, .. }| {
-                    let segment = &self.segments[segment];
-                    let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
-                    Key::new(measure.score(query, &code, segment.list), segment.position(at))
-                });
-            // Those below the guess were not all looked for.
-            let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();
-            measured.into_iter().for_each(|key| best.push(key));
-        }
-        best.into_sorted()
-    }
-}
-
-/// Ranges of blocks and of queries; each thread takes one of each at a time.
-///
-/// Queries are split if every thread gets some that share a pass over the codes; else the codes are.
-fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
-    if n_queries >= 4 * n_threads {
-        // As many groups for each thread, none above GROUP.
-        let n_groups = n_threads * n_queries.div_ceil(n_threads * GROUP);
-        return (ranges(n_blocks, n_blocks), ranges(n_queries, n_queries.div_ceil(n_groups)));
-    }
-    let parts = n_threads.min(n_blocks / MIN_PART).max(1);
-    (ranges(n_blocks, n_blocks.div_ceil(parts)), ranges(n_queries, GROUP))
-}
-
-/// 0..n in pieces of `size`; one empty piece if n is 0.
-fn ranges(n: usize, size: usize) -> Vec<Range<usize>> {
-    let starts = (0..n.max(1)).step_by(size.max(1));
-    starts.map(|start| start..n.min(start + size)).collect()
 }

@@ -1,12 +1,13 @@
 //! One query on its way over the codes.
 
+use super::Segment;
 use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
 use super::each::Own;
 use super::kernel::{AHEAD, Kernel, TOGETHER};
+use super::plan::Plan;
 use super::score::Scorer;
-use super::{Plan, Segment};
 use crate::codes::packed::{BLOCK, Line};
 use crate::isa;
 use crate::scan::topk::{Key, TopK};
