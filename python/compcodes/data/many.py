@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from compcodes.data.columns import columns_of, vectors_of
 
-__all__ = ["Files", "Piece", "is_many", "open_many"]
+__all__ = ["Files", "Piece", "is_many", "open_many", "state_of"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -325,6 +325,16 @@ def _opened(path: str) -> Any:
 def _system(path: str) -> tuple[Any, str]:
     system, name = _need("fsspec.core", "dask", path).url_to_fs(path)
     return system, name
+
+
+def state_of(path: str) -> list[str]:
+    """Return what tells a file from one that takes its place: size, and time or tag, where its system knows them."""
+    if "://" not in path:
+        stat = os.stat(path)
+        return [str(stat.st_size), str(stat.st_mtime_ns)]
+    system, name = _system(path)
+    info = system.info(name)
+    return [f"{key} {info[key]}" for key in ("size", "ETag", "etag", "md5Hash", "LastModified", "mtime") if key in info]
 
 
 def _need(module: str, extra: str, path: str) -> Any:

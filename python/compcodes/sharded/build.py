@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 from compcodes import _core
 from compcodes._arrays import as_vectors, check_rows
 from compcodes._keys import listed
+from compcodes._names import Names
 from compcodes.cluster import Workers, again, same_version, share_of_threads
 from compcodes.data.files import new_file
-from compcodes.data.many import Files
+from compcodes.data.many import Files, state_of
 from compcodes.errors import ArgumentValueError
 from compcodes.index import Index
-from compcodes.sharded.change import take
+from compcodes.sharded.change import other_shards, take
 from compcodes.training.held import block_of
 from compcodes.training.sources import is_dask_array
 
 if TYPE_CHECKING:
     from compcodes.sharded.index import ShardedIndex
 
-__all__ = ["Rows", "add_all", "rows_of"]
+__all__ = ["Rows", "add_all", "names_of", "rows_of"]
 
 CHUNK = 1 << 26
 """Bytes of vectors that are encoded at a time."""
@@ -48,7 +49,9 @@ class Rows:
 def rows_of(X: Any) -> Rows:
     """Take an array, files, or an array of Dask."""
     if isinstance(X, Files):
-        digest = hashlib.sha256(repr([(p.path, p.first, p.last, p.rows, p.column) for p in X.pieces()]).encode())
+        known = {piece.path: state_of(piece.path) for piece in X.pieces()}
+        parts = [(p.path, known[p.path], p.first, p.last, p.rows, p.column) for p in X.pieces()]
+        digest = hashlib.sha256(repr(parts).encode())
         return Rows(X.shape, f"files {digest.hexdigest()[:16]}", lambda a, b: _OfFiles(X, a, b))
     if is_dask_array(X):
         if X.ndim != 2 or any(n != n for n in X.shape):
@@ -56,9 +59,10 @@ def rows_of(X: Any) -> Rows:
         one = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         return Rows(X.shape, f"dask {one.name}", lambda a, b: list(np.ravel(one[a:b].to_delayed())))
     X = as_vectors(X, "X")
-    n, d = X.shape
-    ends = np.ascontiguousarray(X[[0, n // 2, n - 1]]) if n else np.zeros((0, d))
-    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode() + ends.tobytes())
+    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
+    step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
+    for first in range(0, len(X), step):  # all of them: it takes far less time than to encode them
+        digest.update(np.ascontiguousarray(X[first : first + step]).tobytes())
     return Rows(X.shape, f"array {digest.hexdigest()[:16]}", lambda a, b: [X[a:b]])
 
 
@@ -78,11 +82,10 @@ def add_all(
     n_shards: int,
     client: Any,
     report: Callable[[int, int], object] | None,
-    ids: Any = None,
+    names: NDArray[np.int64] | list[Any] | None = None,
 ) -> None:
     """Add what is not there yet of `n_shards` shards, each of a run of rows, whose numbers are the ids by default."""
     n = rows.shape[0]
-    names = None if ids is None else _names_of(index, ids, n)
     if names is not None:
         digest = hashlib.sha256(repr(names).encode() if isinstance(names, list) else names.tobytes())
         rows = replace(rows, name=f"{rows.name} ids {digest.hexdigest()[:16]}")
@@ -90,11 +93,7 @@ def add_all(
     sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
     have = {shard.source for shard in index.shards}
     if others := have - set(sources.values()):
-        raise ArgumentValueError(
-            "path",
-            f"is {os.fspath(index.path)!r}, which holds shards of other vectors or of another number of shards "
-            f"({others.pop()}): want another folder, or the vectors, ids and n_shards that it was begun with",
-        )
+        raise other_shards(index.path, str(others.pop()))
     state = [index._opened]  # as of the last shard that was added
 
     def left() -> dict[tuple[int, int], str]:
@@ -147,9 +146,13 @@ def add_all(
     again(on_workers)  # what is left of it
 
 
-def _names_of(index: ShardedIndex, ids: Any, n: int) -> NDArray[np.int64] | list[Any]:
+def names_of(ids: Any, n: int, keyed: bool) -> NDArray[np.int64] | list[Any] | None:
     """Check the ids or keys of all rows, before any of them is encoded."""
-    given = index._opened.names.given(ids, n)  # as the core takes them
+    if ids is None:
+        if keyed:
+            raise ArgumentValueError("ids", "is None: give a key for each vector, since keys is True")
+        return None
+    given = Names(keyed).given(ids, n)  # as the core takes them
     if isinstance(given, list):
         values: Any = listed(ids)
         seen, again = set(), None

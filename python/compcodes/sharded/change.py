@@ -15,9 +15,9 @@ from compcodes import _core
 from compcodes.data.files import new_file
 from compcodes.errors import ArgumentValueError
 from compcodes.sharded.manifest import Manifest, Shard, commit, crc_of, fingerprint, read
-from compcodes.sharded.opened import Known, Opened, open_shards, opened
+from compcodes.sharded.opened import Known, Opened, numbers, open_shards, opened
 
-__all__ = ["ENDING", "LARGEST", "compact", "refuse_begun", "refuse_shard", "remove", "take"]
+__all__ = ["ENDING", "LARGEST", "compact", "other_shards", "refuse_begun", "refuse_shard", "remove", "take"]
 
 LARGEST = 2**63 - 1
 """The largest id that there can be."""
@@ -82,7 +82,7 @@ def take(
 
     def made(current: Manifest) -> Manifest:
         refuse_shard(current, index, os.fspath(path))
-        own = _numbers(index)
+        own = numbers(index)
         # Keys name vectors; numbers are only to be others than those of all shards.
         by_position = current.keys or bool((own == np.arange(len(own))).all())
         first = (current.next_id if by_position else 0) if first_id is None else first_id
@@ -104,11 +104,14 @@ def take(
         elif shared:
             _refuse_known(folder, before, own + first, first, blamed)
         name = f"shard-{current.version + 1}-{len(current.shards)}{ENDING}"
-        os.replace(path, folder / name)
         shards = [*current.shards, Shard(name, len(own), first, low, high, size, crc, source=source)]
         if order is not None:
-            place = {source: at for at, source in enumerate(order)}
-            shards.sort(key=lambda shard: place[shard.source or ""])
+            place: dict[str | None, int] = {source: at for at, source in enumerate(order)}
+            for shard in shards:
+                if shard.source not in place:  # another process added it meanwhile
+                    raise other_shards(folder, shard.source or shard.file)
+            shards.sort(key=lambda shard: place[shard.source])
+        os.replace(path, folder / name)
         return replace(current, shards=tuple(shards), next_id=max(current.next_id, high + 1))
 
     return _changed(folder, before, made)
@@ -121,17 +124,21 @@ def _changed(folder: Path, before: Opened | None, change: Callable[[Manifest], M
     def made(current: Manifest | None) -> Manifest:
         assert current is not None
         manifest = change(current)
-        try:
-            parts = open_shards(folder, manifest, slice(None), before.known if before else Known())
-        except BaseException:
-            for name in manifest.files() - current.files():  # which no version will have
-                (folder / name).unlink(missing_ok=True)
-            raise
+        parts = open_shards(folder, manifest, slice(None), before.known if before else Known())
         new.append(Opened(manifest, *parts))
         return manifest
 
     manifest = commit(folder, made)
     return replace(new[0], manifest=manifest)
+
+
+def other_shards(folder: Path, source: str) -> ArgumentValueError:
+    """Return the error of a build in a folder that holds a shard of something else."""
+    return ArgumentValueError(
+        "path",
+        f"is {os.fspath(folder)!r}, which holds shards of other vectors or of another number of shards "
+        f"({source}): want another folder, or the vectors, ids and n_shards that it was begun with",
+    )
 
 
 def _check_first(index: _core.Index, first: int) -> None:
@@ -160,12 +167,6 @@ def _refuse_known(
         "X": f"has a row whose number is the id {known}: give ids",
     }.get(argument, f"has the {kind} {known}: want others" + (", or give first_id" if kind == "id" else ""))
     raise ArgumentValueError(argument, problem)
-
-
-def _numbers(index: _core.Index) -> NDArray[np.int64]:
-    """Return the ids of an index, also where it has keys."""
-    alone = _core.Shards([index], [0], [np.zeros(0, np.int64)])
-    return alone.numbers(alone.positions())
 
 
 def remove(folder: Path, before: Opened, names: ArrayLike, n_jobs: int | None) -> tuple[Opened, int]:
@@ -205,7 +206,7 @@ def compact(folder: Path, before: Opened, share: float, n_jobs: int | None) -> O
             index.remove([names[at] for at in gone] if isinstance(names, list) else names[gone], n_jobs)
             if not len(index):
                 continue
-            ids = _numbers(index) + shard.first_id
+            ids = numbers(index) + shard.first_id
             name = f"shard-{current.version + 1}-{i}{ENDING}"
             index.save(os.fspath(folder / name), n_jobs)
             path = folder / name

@@ -178,7 +178,8 @@ class ShardedIndex:
         Returns
         -------
         ShardedIndex
-            Complete. After an error or Ctrl-C the folder holds the shards that were finished.
+            Complete. After an error or Ctrl-C the folder holds the shards that were finished. A shard that was removed
+            and compacted away is built again.
 
         Raises
         ------
@@ -192,8 +193,7 @@ class ShardedIndex:
         folder, rows, report = _folder(path), build.rows_of(X), staged(progress, "build")
         n_shards = as_count("n_shards", n_shards)
         settings = {"scale": scale, "exact_norms": exact_norms, "residuals": residuals, "keys": keys}
-        if keys and ids is None:
-            raise ArgumentValueError("ids", "is None: give a key for each vector, since keys is True")
+        names = build.names_of(ids, rows.shape[0], keys)
         if client is not None:
             Workers(client)
         with warnings.catch_warnings():
@@ -207,7 +207,7 @@ class ShardedIndex:
             refuse_begun(index._opened.manifest, own._core, folder)
         else:
             index = cls.create(folder, quantizer, metric, n_jobs, **settings)
-        build.add_all(index, rows, n_shards, client, report, ids)
+        build.add_all(index, rows, n_shards, client, report, names)
         return index.refresh()
 
     def add(
@@ -539,10 +539,10 @@ class ShardedIndex:
         now = self._opened
         try:
             one = [as_key(id)] if self.has_keys else np.array([id])
-        except (ArgumentTypeError, ArgumentValueError):
+        except (TypeError, ValueError):
             return False
         if isinstance(one, np.ndarray):
-            if one.dtype.kind not in "iu" or not 0 <= one[0] <= LARGEST:
+            if one.shape != (1,) or one.dtype.kind not in "iu" or not 0 <= one[0] <= LARGEST:
                 return False
             one = one.astype(np.int64)
         return bool(now.shards.find(one)[0] >= 0)

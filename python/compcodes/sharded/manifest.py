@@ -132,7 +132,7 @@ def read(folder: Path) -> Manifest:
         raise ValueError(f"{folder}: is a file, not a folder of shards: want Index.load or Quantizer.load")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a manifest of shards ({error})") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a manifest of shards")
@@ -142,12 +142,15 @@ def read(folder: Path) -> Manifest:
             f"{DIVIDED_OR_KEYED}: update compcodes"
         )
     try:
-        shards = tuple(_made(Shard, shard) for shard in content.pop("shards"))
+        given = content.pop("shards")
+        if not isinstance(given, list):
+            raise TypeError("shards is no list")
+        shards = tuple(_made(Shard, shard) for shard in given)
         made: Manifest = _made(Manifest, content)
         M, K, d = made.shape
         manifest = replace(made, shards=shards, shape=(M, K, d), previous=tuple(made.previous))
         for count in (manifest.version, M, K, d):
-            _refuse_negative("a count or size", count)
+            _refuse_negative("a count or size", count, most=2**62)
         _refuse_negative("next_id", manifest.next_id, most=2**63)  # one above the largest id
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({error})") from None
@@ -181,6 +184,8 @@ def _made(kind: Any, content: dict[str, Any]) -> Any:
     if kind is Shard:
         for name in ("vectors", "first_id", "bytes", "crc32", "n_removed"):
             _refuse_negative(name, getattr(made, name))
+        if not -1 <= made.lowest_id <= made.highest_id < 2**63:
+            raise ValueError(f"lowest_id is {made.lowest_id}, highest_id {made.highest_id}")
         if made.removed_crc32 is not None:
             _refuse_negative("removed_crc32", made.removed_crc32)
     return made
@@ -194,36 +199,46 @@ def _refuse_negative(name: str, value: Any, most: int = 2**63 - 1) -> None:
 def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manifest:
     """Replace the manifest by what `change` makes of the current one, None where there is none yet.
 
-    Writers take turns. `change` may rename finished files into the folder; after an error what it wrote is of no
-    account, since no manifest names it.
+    Writers take turns. `change` may rename finished files into the folder; after an error they are deleted.
     """
     with locked(folder):
         current = read(folder) if (folder / MANIFEST).exists() else None
-        made = change(current)
-        version = 0 if current is None else current.version + 1
-        made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
-        more = {"n_lists": made.n_lists, "keys": made.keys}
-        is_more = made.n_lists is not None or made.keys
-        content: dict[str, Any] = {
-            "format": FORMAT,
-            "format_version": DIVIDED_OR_KEYED if is_more else FORMAT_VERSION,
-        } | asdict(made)
-        if not is_more:  # as before there were any
-            content = {name: value for name, value in content.items() if name not in more}
-        for shard in content["shards"]:
-            if shard["removed_crc32"] is None:  # as before there was any
-                del shard["removed_crc32"]
-        partial = new_file(folder)
         try:
-            with partial.open("w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(folder / MANIFEST)
-        finally:
-            partial.unlink(missing_ok=True)
-        sync(folder)
+            made = _committed(folder, current, change(current))
+        except BaseException:
+            if current is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    _tidy(folder, read(folder))  # the new one, if the error came after it took its place
+            raise
         _tidy(folder, made)
+    return made
+
+
+def _committed(folder: Path, current: Manifest | None, made: Manifest) -> Manifest:
+    """Write the manifest, which takes the place of the current one."""
+    version = 0 if current is None else current.version + 1
+    made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
+    more = {"n_lists": made.n_lists, "keys": made.keys}
+    is_more = made.n_lists is not None or made.keys
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": DIVIDED_OR_KEYED if is_more else FORMAT_VERSION,
+    } | asdict(made)
+    if not is_more:  # as before there were any
+        content = {name: value for name, value in content.items() if name not in more}
+    for shard in content["shards"]:
+        if shard["removed_crc32"] is None:  # as before there was any
+            del shard["removed_crc32"]
+    partial = new_file(folder)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(folder / MANIFEST)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync(folder)
     return made
 
 

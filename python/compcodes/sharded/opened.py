@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import zlib
@@ -18,7 +19,7 @@ from compcodes.errors import ArgumentValueError
 from compcodes.sharded import manifest as manifests
 from compcodes.sharded.manifest import Manifest, Shard
 
-__all__ = ["Known", "Opened", "open_shards", "opened", "verify"]
+__all__ = ["Known", "Opened", "numbers", "open_shards", "opened", "verify"]
 
 Known: TypeAlias = dict[tuple[str, int, int, int], _core.Index]
 """Open indexes, by the file's path, inode, time and size."""
@@ -112,6 +113,12 @@ def open_shards(
     return (), _core.Shards([empty], [0], [np.zeros(0, np.int64)]), now
 
 
+def numbers(index: _core.Index) -> NDArray[np.int64]:
+    """Return the ids of an index, also where it has keys."""
+    alone = _core.Shards([index], [0], [np.zeros(0, np.int64)])
+    return alone.numbers(alone.positions())
+
+
 def verify(folder: Path, now: Opened) -> None:
     """Read all files, and compare them with what the manifest says.
 
@@ -122,27 +129,51 @@ def verify(folder: Path, now: Opened) -> None:
     ValueError
         A file is damaged.
     """
-    manifest = now.manifest
+    try:
+        _verify(folder, now.manifest)
+    except FileNotFoundError as error:
+        if manifests.read(folder).version == now.manifest.version:
+            raise
+        text = f"is of version {now.manifest.version}, which the folder keeps no longer: call refresh()"
+        raise FileNotFoundError(errno.ENOENT, text, error.filename) from None
+
+
+def _verify(folder: Path, manifest: Manifest) -> None:
     path = folder / manifest.model
     model = _core.Index.load(os.fspath(path), False)  # which looks at the checksums that are in it
     name = manifests.fingerprint(model.model().codebooks, model.model().lists)
-    if (name, model.settings(), model.has_keys(), len(model)) != (
-        manifest.fingerprint,
-        manifest.settings,
-        manifest.keys,
-        0,
-    ):
+    lists = model.model().lists
+    have = name, model.model().codebooks.shape, None if lists is None else len(lists), model.settings()
+    want = manifest.fingerprint, manifest.shape, manifest.n_lists, manifest.settings
+    if (*have, model.has_keys(), len(model)) != (*want, manifest.keys, 0):
         raise ValueError(f"{path}: damaged (it is not the model that the manifest says)")
+    ranges = []
     for shard in manifest.shards:
         path = folder / shard.file
         crc = manifests.crc_of(path)
         if crc != shard.crc32:
             raise ValueError(f"{path}: damaged (its checksum is {crc:08x}, the manifest says {shard.crc32:08x})")
         _removed(folder, shard)
+        ids = numbers(_core.Index.load(os.fspath(path), True)) + shard.first_id
+        ends = (int(ids.min()), int(ids.max())) if len(ids) else (-1, -1)
+        if ends != (shard.lowest_id, shard.highest_id) or ends[1] >= manifest.next_id:
+            raise ValueError(f"{path}: has ids from {ends[0]} to {ends[1]}, the manifest says something else")
+        if len(ids):
+            ranges.append((*ends, ids))
+    ranges.sort(key=lambda each: each[0])
+    highest: list[Any] = []
+    for low, high, ids in ranges:
+        highest = [each for each in highest if each[1] >= low]
+        for other in highest:
+            if len(twice := np.intersect1d(ids, other[2])):
+                raise ValueError(f"{folder / manifests.MANIFEST}: damaged (shards share the id {twice[0]})")
+        highest.append((low, high, ids))
 
 
 def _removed(folder: Path, shard: Shard) -> NDArray[np.int64]:
     if shard.removed is None:
+        if shard.n_removed:
+            raise ValueError(f"{folder / manifests.MANIFEST}: damaged (names no file of what {shard.file} lacks)")
         return np.zeros(0, np.int64)
     path = folder / shard.removed
     content = path.read_bytes()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_count, as_queries, as_vectors
+from compcodes._arrays import as_count, as_queries, as_vectors, check_rows
 from compcodes._filters import FilterLike, warn_of_unknown
 from compcodes._searching import Above, Found, as_floors, as_limits, as_reach, count_candidates, fetched
 from compcodes.data.many import Files
@@ -73,7 +73,10 @@ def search(
                 f"has {len(rows)} rows, the index holds {len(now.shards)} vectors: want a row for each of its ids, "
                 "in their order",
             )
-        vectors = as_vectors(rows[_among_live(now, places)], "rerank", dim)
+        chosen = _among_live(now, places)
+        vectors = as_vectors(rows[chosen], "rerank", dim)
+        with np.errstate(over="ignore"):  # an error names the row of the whole
+            check_rows("rerank", vectors.astype(np.float32, copy=False), chosen)
     scores, found, certified = candidates.rerank(queries, k, vectors, row_ids, n_jobs, report)
     names = now.names.read(found, scores.shape)
     return (scores, names, certified) if certify else (scores, names)

@@ -182,8 +182,8 @@ impl<'a> Whole<'a> {
         reranker: &Reranker<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        // More could not be held either.
-        Hits::none(queries.nrows(), n_candidates, self.len())?;
+        // Refused as a search for as many results is, though they are never held at once.
+        Hits::count(queries.nrows(), n_candidates, self.len())?;
         let mut hits = Hits::none(queries.nrows(), k, n_candidates)?;
         let is_euclidean = self.one().settings.metric == Metric::Euclidean;
         let each = |first: usize, scan: Scan<'_>| {

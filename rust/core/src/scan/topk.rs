@@ -4,7 +4,7 @@
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
-use crate::error::{Result, argument, invalid};
+use crate::error::{Error, Result, argument, invalid};
 use crate::scan::Hits;
 use ndarray::Array2;
 
@@ -137,21 +137,33 @@ pub(crate) const MOST: usize = 1 << 31;
 const PADDED: usize = 1 << 28;
 
 impl Hits {
-    /// Room for `k` results of each query among `n` vectors, none found yet: −∞ and −1.
+    /// How many `k` results of each query among `n` vectors are.
     ///
     /// # Errors
     /// They are more than can be held, or are padding for the most part and many.
-    pub(crate) fn none(n_queries: usize, k: usize, n: usize) -> Result<Self> {
+    pub(crate) fn count(n_queries: usize, k: usize, n: usize) -> Result<usize> {
         let padded = k > n && n_queries.saturating_mul(k - n) > PADDED;
-        if padded && k < MOST {
+        if padded && k <= MOST {
             return Err(argument!(
                 "k",
                 "is {k}, of {n} vectors there are: {n_queries} · k results would be padding"
             ));
         }
         let count = n_queries.checked_mul(k).filter(|&count| count <= MOST);
-        let too_many = || invalid!("k is {k}: {n_queries} · k results are more than can be held");
-        let count = count.ok_or_else(too_many)?;
+        count.ok_or_else(|| Self::too_many(n_queries, k))
+    }
+
+    fn too_many(n_queries: usize, k: usize) -> Error {
+        invalid!("k is {k}: {n_queries} · k results are more than can be held")
+    }
+
+    /// Room for `k` results of each query among `n` vectors, none found yet: −∞ and −1.
+    ///
+    /// # Errors
+    /// Those of [`count`](Self::count).
+    pub(crate) fn none(n_queries: usize, k: usize, n: usize) -> Result<Self> {
+        let count = Self::count(n_queries, k, n)?;
+        let too_many = || Self::too_many(n_queries, k);
         let (mut scores, mut positions) = (Vec::new(), Vec::new());
         scores.try_reserve_exact(count).map_err(|_| too_many())?;
         positions.try_reserve_exact(count).map_err(|_| too_many())?;
