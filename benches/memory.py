@@ -63,7 +63,7 @@ def resident():
 
 def measure(work, name):
     """In a process of its own: bytes that operation `name` holds at most beside what was there."""
-    X = np.load(work["vectors"])
+    X = np.load(f"{work['vectors']}.npy")
     _, prepare, run = next(operation for operation in operations() if operation[0] == name)
     prepared = prepare(work, X)
     before = resident()
@@ -81,28 +81,41 @@ def main():
         print(measure(json.loads(args.worker[0]), args.worker[1]))
         return
     n, d = (20_000, 16) if args.tiny else (500_000, 128)
-    rng = np.random.default_rng(0)
-    X = (4 * rng.normal(size=(1000, d))[rng.integers(1000, size=n)] + rng.normal(size=(n, d))).astype(np.float32)
     effort = {"n_codebooks": 4, "n_codewords": 16} if args.tiny else {"n_codebooks": 8}
     # Memory does not depend on how many iterations there are.
-    effort |= {"anneal": 2, "max_iter": 2, "loss": {"name": "inner-product", "eta": 4, "weight_power": 1, "demand": 0}}
+    brief = {"anneal": 2, "max_iter": 2, "loss": {"name": "inner-product", "eta": 4, "weight_power": 1, "demand": 0}}
     report = Report("memory", args.save, f"{n:,} vectors of {d} dimensions, drawn")
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        work = {name: f"{folder}/{name}" for name in ("model", "index")}
-        work |= {"vectors": f"{folder}/vectors.npy", "effort": effort}
-        np.save(work["vectors"], X)
+        work = {name: f"{folder}/{name}" for name in ("model", "index", "vectors")} | {"effort": effort | brief}
+        X = drawn(n, d)
+        np.save(f"{work['vectors']}.npy", X)
         q = fit(work, X[:20_000]).set_params(encoder="beam")
         q.save(work["model"])
         index = cc.Index(q).add(X)
         index.save(work["index"])
         codes, size = Path(work["index"]).stat().st_size, X.nbytes
-        for name, *_ in operations():
-            command = [sys.executable, __file__, "--worker", json.dumps(work), name]
-            run = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-            peak = int(run.stdout)
-            rows.append([name, f"{peak / 1e6:.1f}", f"{peak / size:.2f}"])
-    report(f"## Peak memory beside the inputs\n\nVectors: {size / 1e6:.1f} MB; index: {codes / 1e6:.1f} MB.\n")
+        report(f"## Peak memory beside the inputs\n\nVectors: {size / 1e6:.1f} MB; index: {codes / 1e6:.1f} MB.\n")
+        table(report, work, size, [name for name, *_ in operations()])
+        groups = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3} if args.tiny else {"n_codebooks": 64}
+        n, d = (2_000, 16) if args.tiny else (100_000, 768)
+        work["effort"] = groups | brief | {"loss": {"name": "inner-product"}}
+        X = drawn(n, d)
+        np.save(f"{work['vectors']}.npy", X)
+        report(f"{groups['n_codebooks']} codebooks in groups, {n:,} × {d}, {X.nbytes / 1e6:.1f} MB:\n")
+        table(report, work, X.nbytes, ["fit"])
+
+
+def drawn(n, d):
+    rng = np.random.default_rng(0)
+    return (4 * rng.normal(size=(1000, d))[rng.integers(1000, size=n)] + rng.normal(size=(n, d))).astype(np.float32)
+
+
+def table(report, work, size, names):
+    rows = []
+    for name in names:
+        command = [sys.executable, __file__, "--worker", json.dumps(work), name]
+        peak = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
+        rows.append([name, f"{peak / 1e6:.1f}", f"{peak / size:.2f}"])
     report.table(["", "MB", "of the vectors"], rows)
 
 

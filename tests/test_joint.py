@@ -29,7 +29,7 @@ def words():
 def made(vectors, codes, weights=None, beta=3.0, base=None):
     left = vectors if base is None else vectors - base
     norms = np.linalg.norm(vectors.astype(float), axis=1)
-    return Joint(lambda rows: (vectors[rows], left[rows]), norms, codes, COLUMNS, weights, beta, 1)
+    return Joint(lambda rows, rest: (left if rest else vectors)[rows], norms, codes, COLUMNS, weights, beta, 1)
 
 
 def least_squares(vectors, codes, words, weights, beta, ridge, left):

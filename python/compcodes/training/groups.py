@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compcodes import _core, evaluate
 from compcodes.errors import ArgumentValueError
@@ -30,13 +28,13 @@ from compcodes.training import encoders
 from compcodes.training.grouping import CODEWORDS, TOGETHER, Groups, splits
 from compcodes.training.heap import release
 from compcodes.training.joint import Joint
-from compcodes.training.lists import left
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Base, Doubles, Floats, Local
+from compcodes.training.rest import Rest
+from compcodes.training.shards import Doubles, Floats, Local
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import scaled
 
-__all__ = ["ETA", "GroupTrainer"]
+__all__ = ["ETA", "AfterTrunk", "GroupTrainer"]
 
 ETA = 4.0
 """How much an error along x counts while nothing is known of it."""
@@ -58,20 +56,13 @@ REFINED = 2
 """Iterations over all groups for the loss along x."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trunk:
-    """Codebooks of all dimensions, and the vectors of which the groups approximate what these leave."""
-
-    codebooks: Floats
-    vectors: Local
-
-
-@dataclass
+@dataclass(frozen=True)
 class GroupTrainer:
     """Trains a model in groups, with the parameters of `whole`, whose vectors are in this process."""
 
     whole: Trainer
     n_groups: int
+    """The trunk counts as one."""
     eta: float | None = 1.0
     """How much an error along x counts; None to choose it, by these queries or by rows."""
     queries: Floats | None = None
@@ -79,8 +70,9 @@ class GroupTrainer:
     def run(self, init: str) -> tuple[Trained, Groups, float]:
         """Train from `init`, "residual" or "random", and return η too; codes are of no use, and left out."""
         started = time.perf_counter()
-        self._check()
         whole, share = self.whole, -(-self.whole.n_codebooks // self.n_groups)
+        assert isinstance(whole.shards, Local)
+        _check(whole.shards, whole.n_jobs)
         size = max(share, min(CODEWORDS // whole.n_codewords, whole.n_codebooks // 2))
         size = min(size, whole.n_codebooks - self.n_groups + 1, TOGETHER)
         report = whole.report
@@ -90,43 +82,44 @@ class GroupTrainer:
             objective=Objective(directions=whole.objective.directions),
             report=report and (lambda done, total: report(done, 2 * total)),
         )
-        trained = own.run(init)
-        trunk = Trunk(trained.codebooks, self._vectors)
+        trunk = own.run(init)
         others = replace(
             whole,
-            shards=self._after(trained.codebooks, trained.codes),
             n_codebooks=whole.n_codebooks - size,
             seed=(whole.seed + self.n_groups) % 2**64,
             report=report and (lambda done, total: report(total + done, 2 * total)),
         )
-        after = replace(self, whole=others, n_groups=self.n_groups - 1)
-        trained, groups, eta = after._run(init, trunk, started)
+        rest = Rest(whole.shards, trunk.codebooks, trunk.codes)
+        trained, groups, eta = AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest).run(init, started)
         codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
         return replace(trained, codebooks=codebooks), replace(groups, trunk=size), eta
 
-    def _check(self) -> None:
-        """Refuse rows that a rotation, or a step of codebooks of another group, could bring beyond float32."""
-        norms = _core.norms(self._vectors.X, None, self.whole.n_jobs)
-        row = int(norms.argmax())
-        if norms[row] > LONGEST:
-            message = f"row {row} holds values too large for groups of codebooks in float32: scale it down"
-            raise ArgumentValueError("X", message)
-        self._shards.check()
 
-    def _after(self, codebooks: Floats, codes: Any) -> Local:
-        """Return the vectors, of which what the trunk says is given, and the centroids of their lists."""
-        vectors = self._vectors
-        given = _core.decode(codebooks, codes, self.whole.n_jobs)
-        if vectors.base is not None:
-            given += vectors.base.rows[vectors.base.places]
-        return replace(vectors, base=Base(given, np.arange(len(given))))
+def _check(vectors: Local, n_jobs: int | None) -> None:
+    """Refuse rows that a rotation, or a step of codebooks of another group, could bring beyond float32."""
+    norms = _core.norms(vectors.X, None, n_jobs)
+    row = int(norms.argmax())
+    if norms[row] > LONGEST:
+        message = f"row {row} holds values too large for groups of codebooks in float32: scale it down"
+        raise ArgumentValueError("X", message)
 
-    def _run(self, init: str, trunk: Trunk, started: float) -> tuple[Trained, Groups, float]:
-        """Train the groups, of what a trunk leaves."""
+
+@dataclass
+class AfterTrunk:
+    """Trains the groups after a trunk, with the parameters of `whole`: of what is left of its vectors."""
+
+    whole: Trainer
+    n_groups: int
+    eta: float | None
+    queries: Floats | None
+    rest: Rest
+
+    def run(self, init: str, started: float) -> tuple[Trained, Groups, float]:
+        """Train from `init`, and return η too."""
         history: list[dict[str, Any]] = []
 
         def record(objective: float) -> None:
-            seconds, n = time.perf_counter() - started, self._shards.shape[0]
+            seconds, n = time.perf_counter() - started, self.rest.shape[0]
             history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
 
         whole = self.whole
@@ -136,7 +129,7 @@ class GroupTrainer:
             trained = self._trainer(groups, group).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes)
-        eta = self.eta or self._chosen(trunk, groups, words, codes)
+        eta = self.eta or self._chosen(groups, words, codes)
         whole = self.whole = self._weighing(eta)
         state, best = _State.of(self, groups, words, codes), words
         record(state.loss())
@@ -156,12 +149,12 @@ class GroupTrainer:
         """Return the whole with a loss where an error along x counts so much."""
         return replace(self.whole, objective=replace(self.whole.objective, eta=eta))
 
-    def _chosen(self, trunk: Trunk, groups: Groups, words: list[Floats], codes: list[Any]) -> float:
+    def _chosen(self, groups: Groups, words: list[Floats], codes: list[Any]) -> float:
         """Return the η that finds most of some vectors after a step for it: see `tune`, which is for one group.
 
         Their codes are chosen anew then. Those that the step was for are better than an index gets.
         """
-        whole, vectors = self.whole, self._vectors
+        whole, vectors = self.whole, self.rest.vectors
         n = len(vectors.X)
         order = np.random.default_rng(whole.seed).permutation(n)
         others = min(QUERIES, n // 5)
@@ -171,22 +164,23 @@ class GroupTrainer:
             Q = self.queries[np.random.default_rng(whole.seed).permutation(len(self.queries))[:QUERIES]]
         k, Q = min(10, len(X)), scaled(Q, X)
         true = _core.exact_search(X, Q, k, n_jobs=whole.n_jobs)[1]
-        after, before = (
-            Local(X, None, whole.n_jobs, each.base and each.base.of(rows)) for each in (vectors, trunk.vectors)
-        )
-        parts = replace(groups, trunk=len(trunk.codebooks)).parts()
+        rest = self.rest.of(rows)
+        rest = replace(rest, vectors=replace(rest.vectors, X=X, weights=None))
+        trunk = rest.codebooks
+        parts = replace(groups, trunk=len(trunk)).parts()
 
         def found(eta: float) -> float:
-            trainer = replace(self, whole=replace(whole, shards=after, report=None))
-            trainer.whole = trainer._weighing(eta)
+            trainer = replace(self, whole=replace(self._weighing(eta), report=None), rest=rest)
             state = _State.of(trainer, groups, words, [own[rows] for own in codes])
             trainer._update(state)
-            codebooks = np.concatenate([trunk.codebooks, self._assembled(groups, state.words)])
+            codebooks = np.concatenate([trunk, self._assembled(groups, state.words)])
             encoder, seed = whole.encoder.for_training(), _core.pass_seed(whole.seed, 2**33)
             coder = encoder.build(codebooks, "group", trainer.whole.objective, seed, whole.n_jobs, None, parts)
-            approximations = _core.decode(codebooks, coder.encode(before.target, whole.n_jobs), whole.n_jobs)
-            if before.base is not None:
-                approximations += before.base.rows[before.base.places]
+            anew = coder.encode(rest.vectors.target, whole.n_jobs)
+            del coder  # the tables of all groups
+            approximations = _core.decode(codebooks, anew, whole.n_jobs)
+            if rest.vectors.base is not None:
+                approximations += rest.vectors.base.rows[rest.vectors.base.places]
             ids = _core.exact_search(approximations, Q, k, n_jobs=whole.n_jobs)[1]
             return sum(evaluate.recall(ids, true, R, R) for R in (1, k))
 
@@ -200,22 +194,22 @@ class GroupTrainer:
         """
         whole, n_codewords = self.whole, min(self.whole.n_codewords, CODEWORDS_TRIED)
         candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
-        sample = self._shards.sampled(TRIED, whole.seed)
-        n = len(sample.X)
+        drawn, drawn_weights = self.rest.drawn(TRIED, whole.seed)
+        n = len(drawn)
         if n < 8 or len(candidates) == 1:
             return candidates[0]
         kept = np.flatnonzero(np.arange(n) % 4)
-        most = max(self._shards.shape[0] * n_codewords // whole.n_codewords, 4 * n_codewords)
+        most = max(self.rest.shape[0] * n_codewords // whole.n_codewords, 4 * n_codewords)
         rows = kept[np.linspace(0, len(kept), min(most, len(kept)), endpoint=False).astype(int)], np.arange(0, n, 4)
-        X = [np.asarray(sample.X[part], np.float32) for part in rows]
-        weights = [None if sample.weights is None else sample.weights[part] for part in rows]
+        X = [self.rest.rows(drawn[part]) for part in rows]
+        weights = [None if drawn_weights is None else drawn_weights[part] for part in rows]
         if any(part is not None and not part.any() for part in weights):
             return candidates[0]
 
         def error(groups: Groups) -> float:
             total = 0.0
             for group in range(self.n_groups):
-                parts = [self._rotated(part, groups, group) for part in X]
+                parts = [_core.rotated(part, self._axes(groups, group), whole.n_jobs) for part in X]
                 trainer = replace(
                     whole,
                     shards=Local(parts[0], weights[0], whole.n_jobs),
@@ -237,6 +231,10 @@ class GroupTrainer:
         return min(candidates, key=error)
 
     @property
+    def _weights(self) -> Doubles | None:
+        return self.rest.vectors.weights
+
+    @property
     def _passes(self) -> int:
         """Of a group over the vectors."""
         return self.whole.anneal + self.whole.max_iter + 2
@@ -247,27 +245,16 @@ class GroupTrainer:
         if self.whole.report is not None:
             self.whole.report(passes * total + done, whole * total)
 
-    @property
-    def _vectors(self) -> Local:
-        """What errors count along: the vectors themselves."""
-        shards = self.whole.shards
-        assert isinstance(shards, Local)
-        return shards
-
-    @cached_property
-    def _shards(self) -> Local:
-        """What codewords are to add up to: of vectors in lists, what the centroids leave."""
-        return left(self._vectors)
-
     def _covariance(self) -> Doubles:
         """Second moments about the mean, by weight, of vectors as directions stretch them."""
-        shards, d = self._shards, self._shards.shape[1]
-        sample = shards.sampled(SAMPLE, self.whole.seed)
+        d = self.rest.shape[1]
+        drawn, drawn_weights = self.rest.drawn(SAMPLE, self.whole.seed)
         total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
-        rows = max((1 << 22) // d, 1)
-        for first in range(0, len(sample.X), rows):
-            part = np.asarray(sample.X[first : first + rows]).astype(np.float64)
-            weights = np.ones(len(part)) if sample.weights is None else sample.weights[first : first + rows]
+        step = max((1 << 22) // d, 1)
+        for first in range(0, len(drawn), step):
+            rows = slice(first, first + step)
+            part = self.rest.rows(drawn[rows]).astype(np.float64)
+            weights = np.ones(len(part)) if drawn_weights is None else drawn_weights[rows]
             total += weights.sum()
             mean += weights @ part
             square += (part * weights[:, None]).T @ part
@@ -281,10 +268,11 @@ class GroupTrainer:
 
     def _part(self, groups: Groups, group: int) -> Floats:
         """Return what the codebooks of a group are to add up to, (n, d_g)."""
-        return self._rotated(self._shards.X, groups, group)
+        return self.rest.rotated(self._axes(groups, group))
 
-    def _rotated(self, X: NDArray[Any], groups: Groups, group: int) -> Floats:
-        return _core.rotated(X, self._stretched(groups.basis[:, groups.columns(group)]), self.whole.n_jobs)
+    def _axes(self, groups: Groups, group: int) -> Floats:
+        """Return what a vector's dimensions of a group are its products with, (d, d_g)."""
+        return self._stretched(groups.basis[:, groups.columns(group)])
 
     def _stretched(self, basis: Floats) -> Floats:
         directions = self.whole.objective.directions
@@ -294,7 +282,7 @@ class GroupTrainer:
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
         whole, passes = self.whole, self._passes
-        shards = replace(self._shards, X=self._part(groups, group))
+        shards = Local(self._part(groups, group), self._weights, whole.n_jobs)
 
         def told(done: int, total: int) -> None:
             self._tell(group * passes, passes * done, total)
@@ -312,14 +300,14 @@ class GroupTrainer:
     def _update(self, state: _State) -> None:
         """Better codebooks of all groups for the codes at hand."""
         release()
-        whole, shards = self.whole, self._shards
+        whole = self.whole
         pulls = [self._trainer(state.groups, group).pull(state.error(group)) for group in range(self.n_groups)]
         joint = Joint(
             state.rows,
             state.norms,
             state.codes,
             [state.groups.columns(group) for group in range(self.n_groups)],
-            shards.weights,
+            self._weights,
             whole.objective.eta - 1,
             whole.n_jobs,
         )
@@ -327,7 +315,7 @@ class GroupTrainer:
 
     def _improve(self, state: _State, iteration: int) -> None:
         """Better codes of one group after the other, given what the others leave along the vectors."""
-        whole, base = self.whole, self._vectors.base
+        whole = self.whole
         for group in range(self.n_groups):
             state.measure(group, state.part(group))
         for group in range(self.n_groups):
@@ -337,10 +325,8 @@ class GroupTrainer:
             seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
             coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
             rest = np.stack([state.norms, state.rest(group)], axis=1)
-            if base is None:
-                target = _core.Target(X, rest=rest)
-            else:
-                target = _core.Target(X, self._rotated(base.rows, state.groups, group), base.places, rest)
+            given = self.rest.given(self._axes(state.groups, group))
+            target = _core.Target(X, given, np.arange(len(X)), rest)
             state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
             state.measure(group, X)
 
@@ -365,7 +351,7 @@ class GroupTrainer:
 class _State:
     """Codebooks and codes of each group, and the errors that they leave in each vector."""
 
-    trainer: GroupTrainer
+    trainer: AfterTrunk
     groups: Groups
     words: list[Floats]
     codes: list[Any]
@@ -374,9 +360,9 @@ class _State:
     squares: Doubles
 
     @classmethod
-    def of(cls, trainer: GroupTrainer, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
+    def of(cls, trainer: AfterTrunk, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
         whole = trainer.whole
-        norms = _core.norms(trainer._vectors.X, whole.objective.directions, whole.n_jobs)
+        norms = _core.norms(trainer.rest.vectors.X, whole.objective.directions, whole.n_jobs)
         sizes = len(words), len(norms)
         state = cls(trainer, groups, words, codes, norms, np.zeros(sizes), np.zeros(sizes))
         for group in range(len(words)):
@@ -386,22 +372,19 @@ class _State:
     def part(self, group: int) -> Floats:
         """Return the vectors in the dimensions of a group, (n, d_g)."""
         trainer = self.trainer
-        return trainer._rotated(trainer._vectors.X, self.groups, group)
+        return _core.rotated(trainer.rest.vectors.X, trainer._axes(self.groups, group), trainer.whole.n_jobs)
 
-    def rows(self, rows: slice) -> tuple[Floats, Floats]:
-        """Return rows of the vectors in the dimensions of the groups, and what codewords are to add up to there."""
+    def rows(self, rows: slice, *, rest: bool) -> Floats:
+        """Return rows of the vectors in the dimensions of the groups, or what codewords are to add up to there."""
         trainer = self.trainer
-        basis, n_jobs = trainer._stretched(self.groups.basis), trainer.whole.n_jobs
-        X = _core.rotated(np.asarray(trainer._vectors.X[rows]), basis, n_jobs)
-        if trainer._vectors.base is None:
-            return X, X
-        return X, _core.rotated(trainer._shards.X[rows], basis, n_jobs)
+        X = trainer.rest.rows(rows) if rest else np.asarray(trainer.rest.vectors.X[rows])
+        return _core.rotated(X, trainer._stretched(self.groups.basis), trainer.whole.n_jobs)
 
     def measure(self, group: int, X: Floats) -> None:
         """Note the errors of a group, and of these the part along its vectors `X`."""
         trainer = self.trainer
-        rest = X if trainer._vectors.base is None else trainer._part(self.groups, group)
-        errors = rest - _core.decode(self.words[group], self.codes[group], trainer.whole.n_jobs)
+        errors = trainer._part(self.groups, group)
+        errors -= _core.decode(self.words[group], self.codes[group], trainer.whole.n_jobs)
         self.along[group] = np.einsum("ij,ij->i", errors, X, dtype=np.float64)
         self.squares[group] = np.einsum("ij,ij->i", errors, errors, dtype=np.float64)
 
@@ -412,10 +395,10 @@ class _State:
 
     def error(self, group: int) -> float:
         """Return the mean squared error of a group, by weight."""
-        return float(np.average(self.squares[group], weights=self.trainer._shards.weights))
+        return float(np.average(self.squares[group], weights=self.trainer._weights))
 
     def loss(self) -> float:
         """Return the mean loss of the whole, by weight."""
         beta = self.trainer.whole.objective.eta - 1
         shares = np.divide(self.along.sum(axis=0), self.norms, out=np.zeros_like(self.norms), where=self.norms > 0)
-        return float(np.average(self.squares.sum(axis=0) + beta * shares**2, weights=self.trainer._shards.weights))
+        return float(np.average(self.squares.sum(axis=0) + beta * shares**2, weights=self.trainer._weights))

@@ -7,9 +7,9 @@ update does, in a few steps of conjugate gradients. Its matrix is never made: B 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ STEPS = 8
 NUMBERS = 1 << 21
 """Of vectors that are turned at once."""
 
+
+class Part(Protocol):
+    def __call__(self, rows: slice, *, rest: bool) -> Floats: ...
+
+
 Blocks = list[Doubles]
 """Numbers for the codewords of each group, (M_g·K, d_g)."""
 
@@ -32,10 +37,10 @@ Blocks = list[Doubles]
 class Joint:
     """The loss Σ w (‖e‖² + β⟨e, x⟩²/‖x‖²) as a function of the codebooks of all groups, for codes at hand.
 
-    `part` returns rows of the vectors in the groups' dimensions, (r, Σ d_g), and what codewords approximate of them.
+    `part` returns rows of the vectors in the groups' dimensions, (r, Σ d_g), or what codewords approximate of them.
     """
 
-    part: Callable[[slice], tuple[Floats, Floats]]
+    part: Part
     norms: Doubles
     codes: list[NDArray[np.uint8]]
     columns: list[slice]
@@ -99,11 +104,11 @@ class Joint:
         ]
         sums = [np.zeros_like(own) for own in blocks]
         for rows in self._chunks():
-            X, rest = self.part(rows)
+            X = self.part(rows, rest=False)
             decoded = np.empty_like(X)
             for columns, own, codes in zip(self.columns, books, self.codes, strict=True):
                 decoded[:, columns] = _core.decode(own, codes[rows], self.n_jobs)
-            errors = rest / np.float32(size) - decoded if of_vectors else decoded
+            errors = self.part(rows, rest=True) / np.float32(size) - decoded if of_vectors else decoded
             norms = self.norms[rows]
             # In float64: the inverse of a length can be beyond float32.
             inverse = np.divide(1, norms, out=np.zeros(len(X)), where=norms > 0)
