@@ -13,7 +13,6 @@
 //! products that the score holds already.
 
 use super::Encoder;
-use super::lanes::LANES;
 use super::space::Vector;
 use super::target::Row;
 use crate::isa::Level;
@@ -102,10 +101,11 @@ impl Scores {
         let columns = encoder.panels.columns();
         let vectors = self.scores.chunks_exact_mut(columns).zip(self.projections.chunks_exact_mut(columns));
         for ((scores, projections), along) in vectors.zip(&self.along[..rows]) {
-            if !has_projections {
-                along.project(encoder, scores, projections);
+            if has_projections {
+                along.charge::<L>(encoder, scores, projections);
+            } else {
+                along.project::<L>(encoder, scores, projections);
             }
-            along.charge(encoder, scores, projections);
         }
     }
 
@@ -140,28 +140,36 @@ impl Along {
         }
     }
 
-    /// Writes p.
+    /// Writes p, and adds the part of the loss along x to the scores.
     #[inline(always)]
-    fn project(self, encoder: &Encoder, scores: &[f32], projections: &mut [f32]) {
+    fn project<L: Level>(self, encoder: &Encoder, scores: &mut [f32], projections: &mut [f32]) {
         // ‖c‖² − S is twice the product of the codeword with x − center; its product with the center is missing.
-        let half = 0.5 * self.inverse_norm / encoder.scale;
-        let constants = encoder.norms.chunks_exact(LANES).zip(encoder.center_products.chunks_exact(LANES));
-        let own = scores.chunks_exact(LANES).zip(projections.chunks_exact_mut(LANES));
-        for ((scores, projections), (norms, products)) in own.zip(constants) {
-            for l in 0..LANES {
-                let p = (norms[l] - scores[l]) * half + products[l] * self.inverse_norm;
-                projections[l] = if norms[l] < f32::INFINITY { p } else { 0.0 };
-            }
+        let half = L::splat_float(0.5 * self.inverse_norm / encoder.scale);
+        let (inverse_norm, infinity) = (L::splat_float(self.inverse_norm), L::splat_float(f32::INFINITY));
+        for first in (0..encoder.norms.len()).step_by(L::LANES) {
+            let (scores, projections) = (&mut scores[first..], &mut projections[first..]);
+            let (own, norms) = (L::load_floats(scores), L::load_floats(&encoder.norms[first..]));
+            let products = L::load_floats(&encoder.center_products[first..]);
+            let p = L::multiply_floats(L::subtract_floats(norms, own), half);
+            let p = L::add_floats(p, L::multiply_floats(products, inverse_norm));
+            let p = L::where_less(norms, infinity, p);
+            L::store_floats(self.charged::<L>(encoder, own, p), scores);
+            L::store_floats(p, projections);
         }
     }
 
     /// Adds the part of the loss along x to the scores.
     #[inline(always)]
-    fn charge(self, encoder: &Encoder, scores: &mut [f32], projections: &[f32]) {
-        for (scores, projections) in scores.chunks_exact_mut(LANES).zip(projections.chunks_exact(LANES)) {
-            for (score, &p) in scores.iter_mut().zip(projections) {
-                *score += encoder.beta * (p * (p - 2.0 * self.target));
-            }
+    fn charge<L: Level>(self, encoder: &Encoder, scores: &mut [f32], projections: &[f32]) {
+        for first in (0..scores.len()).step_by(L::LANES) {
+            let (scores, p) = (&mut scores[first..], L::load_floats(&projections[first..]));
+            L::store_floats(self.charged::<L>(encoder, L::load_floats(scores), p), scores);
         }
+    }
+
+    #[inline(always)]
+    fn charged<L: Level>(self, encoder: &Encoder, scores: L::F, p: L::F) -> L::F {
+        let along = L::multiply_floats(p, L::subtract_floats(p, L::splat_float(2.0 * self.target)));
+        L::add_floats(scores, L::multiply_floats(L::splat_float(encoder.beta), along))
     }
 }

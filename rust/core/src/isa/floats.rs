@@ -1,8 +1,9 @@
-//! Arithmetic on as many numbers of 32 bits as fit one register, for the matrix product.
+//! Arithmetic on as many numbers of 32 bits as fit one register, for the matrix product and what is made of it.
 //!
 //! A compiler makes vector instructions of the product's plain loops or does not, with the crate's own build settings or
-//! with those of a program that depends on it; where it did not, AVX2 took ten times as long. Results are those of the
-//! portable form: `a · b + c` is rounded once.
+//! with those of a program that depends on it; where it did not, AVX2 took ten times as long. And loops over a few arrays
+//! became gathers from each of sixteen places, ten times as long too. Results are those of the portable form:
+//! `multiply_add` is rounded once, the others each.
 
 #![allow(unsafe_code)] // to call intrinsics
 
@@ -26,6 +27,11 @@ pub(crate) trait Floats {
     fn splat_float(value: f32) -> Self::F;
     /// a · b + c, rounded once.
     fn multiply_add(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    fn add_floats(a: Self::F, b: Self::F) -> Self::F;
+    fn subtract_floats(a: Self::F, b: Self::F) -> Self::F;
+    fn multiply_floats(a: Self::F, b: Self::F) -> Self::F;
+    /// The numbers of `v` where those of `a` are less than those of `b`, and 0 elsewhere.
+    fn where_less(a: Self::F, b: Self::F, v: Self::F) -> Self::F;
 }
 
 impl Floats for Portable {
@@ -61,6 +67,26 @@ impl Floats for Portable {
         }
         c
     }
+
+    #[inline(always)]
+    fn add_floats(a: Self::F, b: Self::F) -> Self::F {
+        std::array::from_fn(|l| a[l] + b[l])
+    }
+
+    #[inline(always)]
+    fn subtract_floats(a: Self::F, b: Self::F) -> Self::F {
+        std::array::from_fn(|l| a[l] - b[l])
+    }
+
+    #[inline(always)]
+    fn multiply_floats(a: Self::F, b: Self::F) -> Self::F {
+        std::array::from_fn(|l| a[l] * b[l])
+    }
+
+    #[inline(always)]
+    fn where_less(a: Self::F, b: Self::F, v: Self::F) -> Self::F {
+        std::array::from_fn(|l| if a[l] < b[l] { v[l] } else { 0.0 })
+    }
 }
 
 /// `a · b + c`, rounded once: what `f32::mul_add` returns, without a call where the processor has no such instruction.
@@ -89,7 +115,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     macro_rules! floats {
-        ($level:ty, $register:ty, $lanes:literal, $load:ident, ($load_half:ident, $widen:ident), $store:ident, $splat:ident, $multiply_add:ident) => {
+        ($level:ty, $register:ty, $lanes:literal, $load:ident, ($load_half:ident, $widen:ident), $store:ident, $splat:ident, $multiply_add:ident, $add:ident, $subtract:ident, $multiply:ident, |$a:ident, $b:ident, $v:ident| $where_less:expr) => {
             // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the
             // kernel; loads and stores are of slices seen to be long enough, at any alignment.
             impl Floats for $level {
@@ -128,6 +154,30 @@ mod x86 {
                     // SAFETY: as above.
                     unsafe { $multiply_add(a, b, c) }
                 }
+
+                #[inline(always)]
+                fn add_floats(a: Self::F, b: Self::F) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $add(a, b) }
+                }
+
+                #[inline(always)]
+                fn subtract_floats(a: Self::F, b: Self::F) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $subtract(a, b) }
+                }
+
+                #[inline(always)]
+                fn multiply_floats(a: Self::F, b: Self::F) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $multiply(a, b) }
+                }
+
+                #[inline(always)]
+                fn where_less($a: Self::F, $b: Self::F, $v: Self::F) -> Self::F {
+                    // SAFETY: as above.
+                    unsafe { $where_less }
+                }
             }
         };
     }
@@ -139,7 +189,11 @@ mod x86 {
         (_mm_loadu_si128, _mm256_cvtph_ps),
         _mm256_storeu_ps,
         _mm256_set1_ps,
-        _mm256_fmadd_ps
+        _mm256_fmadd_ps,
+        _mm256_add_ps,
+        _mm256_sub_ps,
+        _mm256_mul_ps,
+        |a, b, v| _mm256_and_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b), v)
     );
     floats!(
         Avx512,
@@ -149,7 +203,11 @@ mod x86 {
         (_mm256_loadu_si256, _mm512_cvtph_ps),
         _mm512_storeu_ps,
         _mm512_set1_ps,
-        _mm512_fmadd_ps
+        _mm512_fmadd_ps,
+        _mm512_add_ps,
+        _mm512_sub_ps,
+        _mm512_mul_ps,
+        |a, b, v| _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), v)
     );
 }
 
