@@ -350,8 +350,14 @@ impl Search {
             let mut sums = [L::splat(0); R];
             // Rows are within the block. No way out of the loops: the sums would leave their registers for it.
             if width == R && !space.shared {
-                // The codebook's own rows are zeros, which cost less than to step over one of them.
-                for &row in code {
+                let (before, after) = code.split_at(book.min(m));
+                for &row in before {
+                    let Some(row) = rows.get(row as usize) else { continue };
+                    for r in 0..R {
+                        sums[r] = L::add(sums[r], L::load(&row[r].0));
+                    }
+                }
+                for &row in after.get(1..).unwrap_or_default() {
                     let Some(row) = rows.get(row as usize) else { continue };
                     for r in 0..R {
                         sums[r] = L::add(sums[r], L::load(&row[r].0));
