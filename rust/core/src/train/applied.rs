@@ -4,6 +4,7 @@ use super::coded::Codes;
 use super::equations::rounded;
 use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
+use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use ndarray::{Array1, Array2, ArrayView2};
@@ -56,7 +57,8 @@ pub fn apply(
     let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
     let codes = codes.as_standard_layout();
     let codes = Codes::new(x, codes.view(), k, weights)?;
-    let sums = codes.sums(&Image { x, codes: codes.codes, books: &books, extra }, monitor)? * unit;
+    let image = Image { x, codes: codes.codes, books: &books, extra, isa: Isa::current()? };
+    let sums = codes.sums(&image, monitor)? * unit;
     Ok(if p.nrows() == m * k { sums } else { codes.added(sums) })
 }
 
@@ -66,6 +68,7 @@ struct Image<'a> {
     codes: &'a [u8],
     books: &'a Codebooks,
     extra: f64,
+    isa: Isa,
 }
 
 impl Vectors for Image<'_> {
@@ -78,33 +81,59 @@ impl Vectors for Image<'_> {
     }
 
     fn read(&self, first: usize, out: &mut [f32]) {
-        let (d, m) = (self.dim(), self.books.n_codebooks());
-        let mut sum = vec![0.0f32; d];
         self.x.read(first, out);
-        let codes = self.codes[first * m..].chunks_exact(m);
-        for (x, code) in out.chunks_exact_mut(d).zip(codes) {
+        isa::run(self.isa, Imaged { image: self, first, out });
+    }
+}
+
+/// Turns vectors, those from number `first` on, into their images.
+struct Imaged<'a> {
+    image: &'a Image<'a>,
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Imaged<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        let Image { books, codes, extra, .. } = self.image;
+        let (d, m) = (books.dim(), books.n_codebooks());
+        let mut sum = vec![0.0f32; d];
+        for (x, code) in self.out.chunks_exact_mut(d).zip(codes[self.first * m..].chunks_exact(m)) {
             sum.fill(0.0);
             for (book, &k) in code.iter().enumerate() {
-                sum.iter_mut().zip(self.books.codeword(book, usize::from(k))).for_each(|(s, c)| *s += c);
+                for (s, c) in sum.iter_mut().zip(books.codeword(book, usize::from(k))) {
+                    *s += c;
+                }
             }
             let [product, square] = products(x, &sum);
-            let share = if square > 0.0 { self.extra * product / square } else { 0.0 };
+            let share = if square > 0.0 { extra * product / square } else { 0.0 };
             // What is no number stays that, and is refused.
-            x.iter_mut().zip(&sum).for_each(|(x, &s)| *x = (f64::from(s) + share * f64::from(*x)) as f32);
+            for (x, &s) in x.iter_mut().zip(&sum) {
+                *x = (f64::from(s) + share * f64::from(*x)) as f32;
+            }
         }
     }
 }
 
 /// ⟨x, y⟩ and ‖x‖²: eight sums each, so that neither is one long chain of additions.
+#[inline(always)]
 fn products(x: &[f32], y: &[f32]) -> [f64; 2] {
-    let mut sums = [[0.0f64; 8]; 2];
-    for (x, y) in x.chunks(8).zip(y.chunks(8)) {
-        for (l, (&x, &y)) in x.iter().zip(y).enumerate() {
-            sums[0][l] += f64::from(x) * f64::from(y);
-            sums[1][l] += f64::from(x) * f64::from(x);
+    let (mut along, mut square) = ([0.0f64; 8], [0.0f64; 8]);
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<8>(), y.as_chunks::<8>());
+    for (x, y) in x.iter().zip(y) {
+        for l in 0..8 {
+            along[l] += f64::from(x[l]) * f64::from(y[l]);
+            square[l] += f64::from(x[l]) * f64::from(x[l]);
         }
     }
-    sums.map(|sums| sums.iter().sum())
+    for (l, (&x, &y)) in x_rest.iter().zip(y_rest).enumerate() {
+        along[l] += f64::from(x) * f64::from(y);
+        square[l] += f64::from(x) * f64::from(x);
+    }
+    [along.iter().sum(), square.iter().sum()]
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::codebooks::{MAX_CODEWORDS, MAX_TOGETHER};
 use crate::error::{Result, invalid};
+use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::train::weights::check_weights;
@@ -123,7 +124,7 @@ impl<'a> Codes<'a> {
 
     /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
     pub(super) fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
-        let (m, k, d) = (self.m, self.k, x.dim());
+        let (m, k, d, isa) = (self.m, self.k, x.dim(), Isa::current()?);
         let counter = Counter::new(monitor, x.n() as u64);
         // Few rows where they are long, so that the buffer stays at tens of megabytes.
         let rows = parallel::rows(CHUNK.min((1 << 23) / d).max(1));
@@ -147,22 +148,44 @@ impl<'a> Codes<'a> {
                     stretches.into_iter().map(move |(column, sums)| (i, column, sums))
                 })
                 .collect();
-            tasks.into_par_iter().for_each(|(i, column, mut sums)| {
-                let width = sums.ncols();
-                let codes = self.codes[first * m..(first + rows) * m].chunks_exact(m);
-                for (r, (code, x)) in codes.zip(buffer.chunks_exact(d)).enumerate() {
-                    let mut sum = sums.row_mut(usize::from(code[i]));
-                    let sum = sum.as_slice_mut().expect("rows are contiguous").iter_mut();
-                    let x = sum.zip(&x[column..column + width]);
-                    match self.weights {
-                        None => x.for_each(|(sum, &x)| *sum += f64::from(x)),
-                        Some(weights) => x.for_each(|(sum, &x)| *sum += weights[first + r] * f64::from(x)),
-                    }
-                }
+            tasks.into_par_iter().for_each(|(i, column, sums)| {
+                let codes = &self.codes[first * m..(first + rows) * m];
+                let weights = self.weights.map(|weights| &weights[first..]);
+                isa::run(isa, AddUp { i, m, codes, vectors: &*buffer, column, sums, weights });
             });
             counter.add(rows as u64)?;
         }
         Ok(sums.into_shape_with_order((m * k, d)).expect("contiguous"))
+    }
+}
+
+/// Adds to `sums` (K, width) the vectors that use each codeword of codebook `i`: their numbers from `column` on.
+struct AddUp<'a> {
+    i: usize,
+    m: usize,
+    codes: &'a [u8],
+    vectors: &'a [f32],
+    column: usize,
+    sums: ArrayViewMut2<'a, f64>,
+    weights: Option<&'a [f64]>,
+}
+
+impl Kernel for AddUp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        let Self { i, m, codes, vectors, column, mut sums, weights } = self;
+        let codes = codes.chunks_exact(m);
+        let (width, d) = (sums.ncols(), vectors.len() / codes.len());
+        for (r, (code, x)) in codes.zip(vectors.chunks_exact(d)).enumerate() {
+            let mut sum = sums.row_mut(usize::from(code[i]));
+            let sum = sum.as_slice_mut().expect("rows are contiguous");
+            let weight = weights.map_or(1.0, |weights| weights[r]);
+            for (sum, &x) in sum.iter_mut().zip(&x[column..column + width]) {
+                *sum += weight * f64::from(x);
+            }
+        }
     }
 }
 
