@@ -318,3 +318,23 @@ assert resident() < before + 8e6, resident() - before
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 def test_what_is_large_goes_back_to_the_system():
     subprocess.run([sys.executable, "-c", LARGE], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("times", [300, 1e5])
+def test_a_vector_of_enormous_length_does_not_cost_the_others(times):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(8, 24))
+    X = (rng.normal(size=(3000, 8)) @ A * rng.lognormal(sigma=0.3, size=(3000, 1))).astype(np.float32)
+    Q, others = (rng.normal(size=(200, 8)) @ A).astype(np.float32), np.delete(X, 7, axis=0)
+    X[7] *= times
+    with pytest.warns(cc.LengthWarning, match=r"row 7 of X is [\de+.]+ times as long as nearly all others"):
+        q = cc.CompositionalCodes(6, 32, effort="low", random_state=0, loss=cc.InnerProduct(2, 4)).fit(X)
+    _, true = cc.evaluate.ground_truth(others, Q, k=10)
+    assert cc.evaluate.recall(cc.Index(q).add(others).search(Q, 10)[1], true, 10, 10) > 0.5
+
+
+def test_lengths_that_spread_are_no_mistake():
+    X = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
+    X *= np.random.default_rng(1).lognormal(sigma=2, size=(3000, 1)).astype(np.float32)
+    cc.CompositionalCodes(2, 16, effort="low", random_state=0).fit(X)
+    cc.CompositionalCodes(2, 16, effort="low", random_state=0, metric="cosine").fit(np.vstack([X, 1e6 * X[:1]]))

@@ -14,6 +14,7 @@ from compcodes.index import Above, FilterWarning, Index, MetricWarning
 from compcodes.quantizers import (
     CartesianKMeans,
     CompositionalCodes,
+    LengthWarning,
     NotFittedError,
     OptimizedProductQuantizer,
     ProductQuantizer,
@@ -38,6 +39,7 @@ __all__ = [
     "Greedy",
     "Index",
     "InnerProduct",
+    "LengthWarning",
     "LocalSearch",
     "MetricWarning",
     "NotFittedError",

@@ -3,6 +3,7 @@
 Each yields codebooks (M, K, d) and codes, and is searched by the same `compcodes.Index`.
 """
 
+from compcodes.quantizers._lengths import LengthWarning
 from compcodes.quantizers.cartesian import CartesianKMeans
 from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.hyperplanes import RandomHyperplaneHash
@@ -16,6 +17,7 @@ from compcodes.quantizers.residual import ResidualQuantizer
 __all__ = [
     "CartesianKMeans",
     "CompositionalCodes",
+    "LengthWarning",
     "NotFittedError",
     "OptimizedProductQuantizer",
     "ProductQuantizer",

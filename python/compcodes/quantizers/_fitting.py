@@ -21,16 +21,17 @@ from compcodes._arrays import (
 from compcodes.cluster import again
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
+from compcodes.quantizers._lengths import warn_of_lengths
 from compcodes.quantizers._settings import coder, count_groups, count_lists, initial, iterations, loss_of
 from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
-from compcodes.training.groups import ETA, GroupTrainer
-from compcodes.training.shards import Local, Report, Shards
+from compcodes.training.groups import ETA, POWER, GroupTrainer
+from compcodes.training.shards import Local, Report, Shards, in_memory
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
-from compcodes.training.tuning import group_power, tune
+from compcodes.training.tuning import tune
 from compcodes.training.unit import unit, unit_rows
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def fitted(
     if spread is None:
         X, weights = training_data(model, X, sample_weight)
         shards = Local(X, n_jobs=model.n_jobs)
+        if in_memory(X):
+            warn_of_lengths(X, model.n_jobs)
     else:
         shards = spread
         weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
@@ -196,9 +199,8 @@ def train(
         tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
         if n_groups > 1:  # what queries want is chosen for one of them
             tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
-            loss = replace(loss, eta=eta or ETA)
-            if loss.weight_power is None:
-                loss = replace(loss, weight_power=group_power(cast(Local, plain).X, model.n_jobs))
+            power = POWER if loss.weight_power is None else loss.weight_power
+            loss = replace(loss, eta=eta or ETA, weight_power=power)
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:

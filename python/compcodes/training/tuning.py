@@ -19,7 +19,7 @@ from compcodes.training.losses import InnerProduct
 from compcodes.training.shards import Local, Report
 from compcodes.training.trainer import Trainer
 
-__all__ = ["group_power", "scaled", "tune"]
+__all__ = ["scaled", "tune"]
 
 SAMPLE = 8000
 """Vectors that candidates are trained on and that are searched."""
@@ -38,12 +38,6 @@ CLEARLY = 0.5
 """What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
 CANDIDATES = 9
 """About as many as are tried, for the progress that is shown."""
-GROUP_POWERS = (2.0, 1.0, 0.0)
-"""Rows of a model in groups are weighted by their norm to the first of these powers that leaves enough of them a say.
-1 to 3 were best on the sets that were tried."""
-SAY = 0.1
-"""Share of the rows that weights must be spread over, as (Σw)²/Σw²: with one enormous row among others it would else be
-all that counts. By the square, the sets that were tried have .23 to .94."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 
@@ -84,16 +78,6 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if trainer.report is not None:
         trainer.report(1, 1)
     return loss
-
-
-def group_power(X: NDArray[Any], n_jobs: int | None) -> float:
-    """Return the power of the norm by which rows of `X` (n, d) are weighted where codebooks are in groups."""
-    norms = _core.norms(X, None, n_jobs)
-    for power in GROUP_POWERS:
-        weights = _core.weights_by_norm(norms, power)
-        if weights is None or weights.sum() ** 2 >= SAY * len(weights) * (weights**2).sum():
-            break
-    return power
 
 
 @dataclass(frozen=True)
