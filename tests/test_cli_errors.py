@@ -122,6 +122,7 @@ def test_without_a_command_there_is_help(work):
             1,
             "p.gif: the file is written as .png or",
         ),
+        (["fit", "folder:v", "-o", "m"], 1, "folder is a folder: name its column apart, column='v' or --column v"),
         (["fit", "x.txt", "-o", "m"], 1, "x.txt: unknown kind of vector file '.txt', expected one of .npy, "),
         (["encode", "none", "x.npy", "-o", "c.npy"], 1, "none: No such file or directory"),
         (["search", "none", "q.npy"], 1, "none: No such file or directory"),
@@ -132,6 +133,7 @@ def test_without_a_command_there_is_help(work):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_errors_are_one_line(work, monkeypatch, argv, code, message, as_json):
     monkeypatch.chdir(work.folder)
+    (work.folder / "folder").mkdir()
     found, out, err = work(*argv, *(["--json"] if as_json else []))
     assert found == code
     assert err.startswith(f"compcodes: error: {message}")

@@ -1,5 +1,6 @@
 """Vectors that are named by keys: what is added, found, excluded, updated, removed and kept in files."""
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -73,8 +74,8 @@ def test_changes_by_key(index, quantizer, X):
         (lambda: index.add(X[:2], ["z", "z"]), 'holds "z" twice'),
         (lambda: index.add(X[:2], ["z"]), "ids has 1 entries: want 2"),
         (lambda: index.add(X[:2]), "ids is None: give a key"),
-        (lambda: index.remove(["z"]), 'no id "z"'),
-        (lambda: index.update(X[:1], ["z"]), 'no id "z"'),
+        (lambda: index.remove(["z"]), 'no key "z"'),
+        (lambda: index.update(X[:1], ["z"]), 'no key "z"'),
         (lambda: index.merge(other), 'holds "x", which'),
         (lambda: index.merge(cc.Index(quantizer).add(X[:1])), "one of the indexes has keys"),
     ]:
@@ -121,8 +122,11 @@ def test_names_that_the_index_lacks(quantizer, X, Q, tmp_path, keyed, sharded):
     else:
         index = cc.Index(quantizer, keys=keyed).add(rows, names)
     none, all_of_them = (None if keyed else -1), index.search(Q, 3)[1].tolist()
-    # In exclude they are harmless, alone or beside others, and nothing is said: warnings are errors here.
-    assert index.search(Q, 3, exclude=unknown)[1].tolist() == all_of_them
+    # In exclude they are harmless beside others, and ids alone too; of keys alone a warning says it.
+    with pytest.warns(cc.FilterWarning, match="nothing is excluded") if keyed else contextlib.nullcontext():
+        assert index.search(Q, 3, exclude=unknown)[1].tolist() == all_of_them
+    with pytest.warns(cc.FilterWarning, match="exclude holds 6 keys") if keyed else contextlib.nullcontext():
+        index.search_above(Q[:2], 0.0, exclude=[unknown] * 2)
     assert not (index.search(Q, len(KEYS), exclude=[*unknown, known])[1] == known).any()
     # In filter they are of no account, and where nothing else is there to be found, a warning says it.
     found = index.search(Q, 3, filter=[*unknown, known])[1]

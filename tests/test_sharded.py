@@ -491,3 +491,9 @@ def test_a_file_is_no_folder(small, tmp_path):
             call()
     with pytest.raises(ValueError, match="is a file, not a folder of shards"):
         cc.ShardedIndex.open(tmp_path / "file")
+
+
+def test_no_more_shards_than_vectors(quantizer, X, tmp_path):
+    index = cc.ShardedIndex.build(tmp_path / "three", quantizer, X[:3], 10)
+    assert [shard.vectors for shard in index.shards] == [1, 1, 1] and index.ids.tolist() == [0, 1, 2]
+    assert len(cc.ShardedIndex.build(tmp_path / "none", quantizer, X[:0], 10)) == 0

@@ -22,14 +22,24 @@ _LARGEST = 2**63 - 1
 
 
 class FilterWarning(UserWarning):
-    """A search is confined to names of which the index has none, so that it finds nothing."""
+    """A search is confined to names, or shall not find them, of which the index has none."""
 
 
-def warn_of_unknown(allowed: Any, contains: Callable[[Any], bool]) -> None:
-    """Warn where `filter` as the core takes it names vectors, and none that there is: keys of another type, maybe.
+def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]) -> None:
+    """Warn where `filter` or `exclude` as the core takes it names vectors, and none that there is.
 
-    Those of each query may well be unknown, and masks and ranges name no vectors one by one.
+    Those that each query is confined to may well be unknown, and so may ids that are excluded; but of keys that are
+    excluded all may be of another type. Masks and ranges name no vectors one by one.
     """
+    keys = excluded[1] if isinstance(excluded, tuple) and len(excluded) == 2 else excluded
+    if isinstance(keys, list) and keys and not any(map(contains, keys)):
+        first = repr(key_array(keys[:1], (1,))[0])
+        warnings.warn(
+            f"exclude holds {len(keys):,} keys, and the index has none of them (the first is {first}; 7 and '7' are "
+            "different keys): nothing is excluded",
+            FilterWarning,
+            stacklevel=4,
+        )
     is_names = isinstance(allowed, list) or (isinstance(allowed, np.ndarray) and allowed.dtype == np.int64)
     if not is_names or not len(allowed) or any(map(contains, allowed)):
         return

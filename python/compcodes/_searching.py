@@ -71,7 +71,7 @@ def search(
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(index._quantizer._lists is not None, n_probe, recall, certify)
     limits, report = as_limits(index.has_keys, filter, exclude, len(queries)), staged(progress, "search")
-    warn_of_unknown(limits[0], core.contains)
+    warn_of_unknown(*limits, core.contains)
 
     def answer(scores: NDArray[np.float32], names: Any, certified: Any = None) -> Found:
         ids = index._names.read(names, scores.shape)
@@ -107,7 +107,7 @@ def above(
     queries = as_queries(Q, index.dimension)
     each, report = as_floors(score, len(queries)), staged(progress, "search")
     limits = as_limits(index.has_keys, filter, exclude, len(queries))
-    warn_of_unknown(limits[0], index._core.contains)
+    warn_of_unknown(*limits, index._core.contains)
     indptr, names, scores = index._core.search_above(queries, each, *limits, index.n_jobs, report)
     return Above(indptr, index._names.read(names, scores.shape), scores)
 
@@ -153,7 +153,7 @@ def as_reach(
     """Return how many lists to go through, for the core."""
     for name, value in (("n_probe", n_probe), ("recall", recall)):
         if value is not None and not has_lists:
-            raise ArgumentValueError(name, "goes with an index of lists: fit the model with n_lists")
+            raise ArgumentValueError(name, "goes with an index of lists, which this is not: fit the model with some")
         if value is not None and certify:
             raise ArgumentValueError(name, "and certify are both given: what is proven takes all lists")
     if n_probe is not None and recall is not None:

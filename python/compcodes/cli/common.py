@@ -12,11 +12,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from compcodes import Index, Quantizer
+from compcodes import Index, Quantizer, ShardedIndex
 from compcodes.data import Files, load, open_many
 from compcodes.data.files import check_regular, file_of, with_column
 from compcodes.data.many import is_many
 from compcodes.errors import ArgumentError
+from compcodes.sharded.index import is_sharded
 
 __all__ = [
     "Stopwatch",
@@ -80,6 +81,11 @@ def load_index(path: str, jobs: int | None) -> Index:
     """Load an index that works with so many threads."""
     check_regular(path)
     return Index.load(path, n_jobs=jobs)
+
+
+def open_index(path: str, jobs: int | None) -> Index | ShardedIndex:
+    """Load an index, or open a folder of shards."""
+    return ShardedIndex.open(path, jobs) if is_sharded(path) else load_index(path, jobs)
 
 
 def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:

@@ -39,10 +39,11 @@ _OPTIONS = {"n_codewords": "codewords"}  # of `compcodes fit`, where they are no
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
+    methods = "; ".join(f"{method.name}, {method.about}" for method in METHODS.values())
     add("vectors", help="the database's vectors")
     add("--queries", metavar="FILE", help="vectors to search with (default: some of the vectors)")
     add("--bytes", type=_sizes, default=[8], metavar="M,M,…", help="sizes of a code, 1 to 64 each (default: 8)")
-    add("--methods", type=_names, metavar="A,B,…", help=f"which (default: all): {', '.join(METHODS)}")
+    add("--methods", type=_names, metavar="A,B,…", help=f"which (default: all): {methods}")
     add("--sample", type=whole(100), default=100_000, metavar="N", help="at most N of the vectors (default: 100000)")
     add("--target", type=_share, default=0.9, metavar="SHARE", help="recall 10@100 that is enough (default: 0.9)")
     add(

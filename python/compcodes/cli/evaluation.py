@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import Index, evaluate
+from compcodes import Index, ShardedIndex, evaluate
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -20,8 +20,8 @@ from compcodes.cli.common import (
     check_output,
     check_overwriting,
     duration,
-    load_index,
     number_of_results,
+    open_index,
     table,
     written,
 )
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_overwriting({"--plot": args.plot}, [args.index, args.queries, args.vectors, args.truth])
     if args.plot is not None:
         check_output(args.plot, ".png", ".svg", ".pdf")
-    index = load_index(args.index, args.jobs)
+    index = open_index(args.index, args.jobs)
     if len(index) == 0:
         raise ValueError(f"{args.index}: no vectors to find")
     Q = load_queries(args.queries)
@@ -92,10 +92,12 @@ def show(result: dict[str, Any]) -> None:
     print(
         f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
         f"for {result['queries']:,} queries in {duration(result['seconds'])}"
+        + (", in the lists that hold 95% of the nearest by the model" if "probes" in result else "")
     )
     print(recall_table(result["recall"]))
     if "probes" in result:
-        rows = [["lists gone through", "vectors", "time a query", "recall"]]
+        best = result["probes"][0]["best"]
+        rows = [["lists gone through", "vectors", "time a query", f"true best {best}, first {best}"]]
         for entry in result["probes"]:
             share = f"{entry['share']:.1%}"
             rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
@@ -104,7 +106,7 @@ def show(result: dict[str, Any]) -> None:
         print(f"curves written to {result['plot']}")
 
 
-def _probes(index: Index, Q: NDArray[Any], true_ids: NDArray[np.int64], k: int) -> list[dict[str, Any]]:
+def _probes(index: Index | ShardedIndex, Q: NDArray[Any], true_ids: NDArray[np.int64], k: int) -> list[dict[str, Any]]:
     """Search with more and more lists: the share of the 10 best (or as many as are known) among the first 10."""
     sizes = index.list_sizes
     assert sizes is not None
@@ -115,13 +117,14 @@ def _probes(index: Index, Q: NDArray[Any], true_ids: NDArray[np.int64], k: int) 
             _, ids = index.search(Q, k, n_probe=n)
         found = evaluate.recall(ids, true_ids, best, best)
         each = watch.seconds / len(ids)
-        entries.append({"lists": n, "share": n / len(sizes), "seconds": each, "recall": found, "ids": ids})
+        entry = {"lists": n, "share": n / len(sizes), "seconds": each, "best": best, "recall": found, "ids": ids}
+        entries.append(entry)
         if n == len(sizes):
             return entries
         n *= 4
 
 
-def _exact(index: Index, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:
+def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:
     """Read or find the ids of the exact answers, best first."""
     if args.truth is not None and index.has_keys:
         raise UsageError("--truth is of ids, and the index has keys: give the vectors, --vectors FILE")

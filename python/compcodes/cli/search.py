@@ -23,13 +23,12 @@ from compcodes.cli.common import (
     check_overwriting,
     cluster_of,
     duration,
-    load_index,
     load_vectors,
     number_of_results,
+    open_index,
 )
 from compcodes.cli.parameters import share, whole
 from compcodes.data import load_ids, load_names, load_queries, save
-from compcodes.sharded.index import is_sharded
 
 NAME = "search"
 
@@ -70,7 +69,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    index = ShardedIndex.open(args.index, args.jobs) if is_sharded(args.index) else load_index(args.index, args.jobs)
+    if args.probe is not None and args.recall is not None:
+        raise UsageError("--probe and --recall are both given: want one of them")
+    index = open_index(args.index, args.jobs)
     if args.scheduler is not None and not isinstance(index, ShardedIndex):
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
     Q = load_queries(args.queries)

@@ -185,6 +185,9 @@ def open_array(path: PathLike) -> NDArray[Any]:
     name, dataset = _split(path)
     suffix = Path(name).suffix.lower()
     if suffix not in _READERS and suffix not in _HDF5:
+        folder, _, column = name.rpartition(":")
+        if os.path.isdir(folder):
+            raise ValueError(f"{folder} is a folder: name its column apart, column={column!r} or --column {column}")
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     check_regular(name)

@@ -89,6 +89,7 @@ def add_all(
     if names is not None:
         digest = hashlib.sha256(repr(names).encode() if isinstance(names, list) else names.tobytes())
         rows = replace(rows, name=f"{rows.name} ids {digest.hexdigest()[:16]}")
+    n_shards = max(1, min(n_shards, n))  # none is empty that need not be
     bounds = [n * i // n_shards for i in range(n_shards + 1)]
     sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
     have = {shard.source for shard in index.shards}

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -164,6 +164,7 @@ class ShardedIndex:
         X : (n, d) array, `compcodes.data.Files`, or dask.array
             Vectors, read a shard at a time.
         n_shards : int, default 1
+            Files that the vectors are divided into; at most as many as there are vectors.
         metric, n_jobs, scale, exact_norms, residuals
             As of `Index`.
         ids : (n,) int, optional
@@ -583,9 +584,9 @@ class ShardedIndex:
         return self._opened.manifest.shards
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> Metric:
         """What scores measure."""
-        return self._opened.manifest.metric
+        return cast(Metric, self._opened.manifest.metric)
 
     @property
     def quantizer(self) -> Quantizer:

@@ -51,7 +51,7 @@ def search(
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(now.manifest.n_lists is not None, n_probe, recall, certify)
     limits, report = as_limits(now.manifest.keys, filter, exclude, len(queries)), staged(progress, "search")
-    warn_of_unknown(limits[0], now.contains)
+    warn_of_unknown(*limits, now.contains)
     shards = _where(folder, now, client)
     if rerank is None:
         scores, positions = shards.search(queries, k, *limits, n_jobs, report, *reach)
@@ -98,7 +98,7 @@ def above(
     queries = as_queries(Q, now.manifest.shape[2])
     floors, report = as_floors(score, len(queries)), staged(progress, "search")
     limits = as_limits(now.manifest.keys, filter, exclude, len(queries))
-    warn_of_unknown(limits[0], now.contains)
+    warn_of_unknown(*limits, now.contains)
     indptr, positions, scores = _where(folder, now, client).search_above(queries, floors, *limits, n_jobs, report)
     return Above(indptr, now.named(np.asarray(positions, np.int64)), scores)
 

@@ -323,7 +323,7 @@ impl Index {
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
         let found = self.find_keys(keys)?;
         match found.iter().position(Option::is_none) {
-            Some(at) => Err(invalid!("the index has no id {}", shown(keys[at].as_ref()))),
+            Some(at) => Err(invalid!("the index has no key {}", shown(keys[at].as_ref()))),
             None => Ok(found.into_iter().flatten().collect()),
         }
     }

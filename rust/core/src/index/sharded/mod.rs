@@ -226,7 +226,7 @@ impl Shards {
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S], monitor: &dyn Monitor) -> Result<Vec<i64>> {
         let found = self.find_keys(keys, monitor)?;
         match found.iter().position(Option::is_none) {
-            Some(at) => Err(invalid!("the index has no id {}", shown(keys[at].as_ref()))),
+            Some(at) => Err(invalid!("the index has no key {}", shown(keys[at].as_ref()))),
             None => Ok(found.into_iter().flatten().collect()),
         }
     }
