@@ -80,7 +80,7 @@ fn most(mut sizes: Vec<f64>) -> f64 {
     for (place, &size) in above.iter().enumerate().rev() {
         // If it is the last that has its share.
         let limit = share * rest / (1.0 - (place + 1) as f64 * share);
-        if size >= limit && limit >= 0.0 {
+        if size >= limit && limit > 0.0 {
             most = limit;
             break;
         }
@@ -124,6 +124,13 @@ mod tests {
             sizes[3] < 0.1001 * sum && sizes[3] > 0.0999 * sum && (sizes[3] / sizes[5] - 1.0).abs() < 1e-9
         );
         assert_eq!(weights[0], weights[999]);
+        // Beside the largest the others are nothing, or too small for f64.
+        for small in [0.0, 1e-80] {
+            norms.fill(small);
+            norms[3] = 1e38;
+            let weights = by_norm(&norms, 4.0).unwrap();
+            assert!(weights[3] > 999.0 && weights.iter().all(|weight| weight.is_finite()));
+        }
         let x = array![[3.0f32, 4.0], [0.0, 0.0], [6.0, 8.0]];
         let directions = Directions::new(array![[0.0, 1.0]]).unwrap();
         assert_eq!(super::norms(&x.view(), Some(&directions), &()).unwrap()[0], 73f64.sqrt());
