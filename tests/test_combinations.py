@@ -129,7 +129,7 @@ def test_messages_show_keys_as_they_are(flat):
     for wrong, message in [
         (lambda: index.add(X[:2], [7, 7]), "ids holds 7 twice"),
         (lambda: index.add(X[:1], [("a", 1)]), 'ids holds ["a",1], which the index has already'),
-        (lambda: index.remove([8]), "the index has no id 8"),
+        (lambda: index.remove([8]), "the index has no key 8"),
         (lambda: index.search(X[:1], 2, rerank=X[:1], rerank_ids=[5]), 'rerank_ids lacks ["a",1], the id'),
         (lambda: index.search(X[:1], 2, rerank=X[:3], rerank_ids=[5, 5, ("a", 1)]), "rerank_ids holds 5 twice"),
     ]:
