@@ -131,7 +131,7 @@ impl Kernel for Choose<'_> {
             _ => None,
         };
         if searched.is_some() {
-            scratch.search.prepare(&encoder.space(), codes.len() / m);
+            scratch.search.vectors.prepare(&encoder.space(), codes.len() / m);
         }
         for (i, codes) in codes.chunks_mut(CHUNK * m).enumerate() {
             let rows = codes.len() / m;
@@ -142,7 +142,7 @@ impl Kernel for Choose<'_> {
                 (_, Some((start, ..))) => {
                     for r in 0..rows {
                         let vector = scratch.scores.vector(r, encoder);
-                        scratch.search.fill::<L>(&encoder.space(), i * CHUNK + r, vector);
+                        scratch.search.vectors.fill::<L>(&encoder.space(), i * CHUNK + r, vector);
                     }
                     (given == Given::Ignored).then_some(start)
                 }

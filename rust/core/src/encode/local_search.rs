@@ -25,27 +25,19 @@
 //! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
 
 use super::levels::{self, LEVELS, Levels};
+use super::local_search_tables;
 use super::perturbation::{Random, drawn};
-use super::space::{Space, Vector};
-use super::state::State;
-use super::{lanes, local_search_tables};
+use super::rounded::Rounded;
+use super::space::Space;
 use crate::isa::Level;
 
 /// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
 pub(super) const SWEEPS: usize = 16;
 
-/// What the vector's own scores may come to on either side of their middle, in steps. With the sums of Gram rows, and half
-/// a step for each number rounded, it fits 16 bits.
-const OWN: f32 = 12_000.0;
-
 /// The search for the codes of some vectors.
 #[derive(Default)]
 pub(super) struct Search {
-    pub(super) states: Vec<State>,
-    /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
-    pub(super) own: Vec<Levels>,
-    /// Their projections, counted from the middle of their codebook, as shares of `reach`; laid out alike.
-    pub(super) projections: Vec<Levels>,
+    pub(super) vectors: Rounded,
     /// The codes that are kept and those on trial, `[vector][codebook]`, as numbers of rows of the Gram matrix.
     kept: Vec<u32>,
     trial: Vec<u32>,
@@ -56,10 +48,6 @@ pub(super) struct Search {
     seen: Vec<u32>,
     /// The vectors that take the present turn.
     turns: Vec<Turn>,
-    /// One vector's scores before they are rounded.
-    scores: Vec<f32>,
-    /// Middle and half of the width of its numbers, by codebook.
-    spreads: Vec<(f32, f32)>,
     /// What a round perturbs: see [`drawn`](super::perturbation::drawn).
     perturbed: Vec<(usize, usize)>,
 }
@@ -93,64 +81,11 @@ enum Choice {
 }
 
 impl Search {
-    /// Makes room for `n` vectors.
-    pub(super) fn prepare(&mut self, space: &Space<'_>, n: usize) {
-        let size = space.n_books() * space.stride / LEVELS * n;
-        self.states.clear();
-        self.states.resize(n, State::default());
-        self.own.resize(size, Levels::ZERO);
-        if space.beta > 0.0 {
-            self.projections.resize(size, Levels::ZERO);
-        }
-    }
-
-    /// Takes in the scores of vector `v`, rounded to whole steps.
-    #[inline(always)]
-    pub(super) fn fill<L: Level>(&mut self, space: &Space<'_>, v: usize, vector: Vector<'_>) {
-        let Self { states, own, projections, scores, spreads, .. } = self;
-        let (n, stride) = (states.len(), space.stride);
-        let state = &mut states[v];
-        let size = space.n_books() * stride;
-        scores.clear();
-        scores.extend_from_slice(&vector.scores[..size]);
-        if space.beta > 0.0 {
-            spread(spreads, &vector.projections[..size], stride);
-            for &(_, half) in &*spreads {
-                state.reach = state.reach.max(half);
-            }
-            let factor = if state.reach > 0.0 { f32::from(i16::MAX) / state.reach } else { 0.0 };
-            state.offset = -vector.target;
-            for (book, &(middle, _)) in spreads.iter().enumerate() {
-                state.offset += middle * if space.shared { space.n_codebooks as f32 } else { 1.0 };
-                let values = &vector.projections[book * stride..][..stride];
-                levels::round::<L>(&mut projections[place(space, n, book, v)], values, middle, factor);
-                // The scores hold 2βep for e = −‖x‖; a turn adds 2β(e + middle)(p − middle) for the true e.
-                let scores = &mut scores[book * stride..][..stride];
-                lanes::add_multiple(scores, 2.0 * space.beta * (vector.target - middle), values);
-            }
-        }
-        spread(spreads, scores, stride);
-        let half = spreads.iter().fold(0.0f32, |a, &(_, half)| a.max(half));
-        let mut step = space.gram.step;
-        while half > OWN * step && state.shift < i16::BITS - 1 {
-            step *= 2.0;
-            state.shift += 1;
-        }
-        if half > OWN * step {
-            // Beside such scores all products of codewords vanish.
-            step = half / OWN;
-        }
-        state.steps = if step > 0.0 { step.recip() } else { 0.0 };
-        for ((book, scores), &(middle, _)) in scores.chunks_exact(stride).enumerate().zip(&*spreads) {
-            levels::round::<L>(&mut own[place(space, n, book, v)], scores, middle, state.steps);
-        }
-    }
-
     /// Improves `codes` (n, M) in `rounds` rounds.
     #[inline(always)]
     pub(super) fn run<L: Level>(&mut self, space: &Space<'_>, rounds: usize, seed: u64, codes: &mut [u8]) {
         if let Some(rows) = space.rows {
-            return local_search_tables::run::<L>(self, space, rows, (rounds, seed), codes);
+            return local_search_tables::run::<L>(&self.vectors, space, rows, (rounds, seed), codes);
         }
         let m = space.n_codebooks;
         self.trial.clear();
@@ -164,15 +99,15 @@ impl Search {
         self.seen.resize(codes.len(), 0);
         self.trial_levels.clear();
         if space.beta > 0.0 {
-            for v in 0..self.states.len() {
+            for v in 0..self.vectors.states.len() {
                 let mut sum = 0;
                 for (book, &k) in codes[v * m..][..m].iter().enumerate() {
-                    let levels = &self.projections[place(space, self.states.len(), space.book(book), v)];
+                    let levels = &self.vectors.projections[self.vectors.place(space, space.book(book), v)];
                     let level = levels::get(levels, k.into());
                     self.trial_levels.push(level);
                     sum += i32::from(level);
                 }
-                self.states[v].begin(sum);
+                self.vectors.states[v].begin(sum);
             }
         }
         self.kept_levels.clone_from(&self.trial_levels);
@@ -222,8 +157,8 @@ impl Search {
 
     /// Keeps each code on trial that is better than the one that is kept, and goes back to that where it is not.
     fn keep(&mut self, m: usize) {
-        let Self { states, kept, trial, kept_levels, trial_levels, .. } = self;
-        for (v, state) in states.iter_mut().enumerate() {
+        let Self { vectors, kept, trial, kept_levels, trial_levels, .. } = self;
+        for (v, state) in vectors.states.iter_mut().enumerate() {
             let here = v * m..v * m + m;
             if state.difference < 0.0 {
                 kept[here.clone()].copy_from_slice(&trial[here.clone()]);
@@ -267,7 +202,7 @@ impl Search {
     fn begin(&mut self, space: &Space<'_>, book: usize, always: bool) {
         let m = space.n_codebooks;
         let start = space.start(book) as u32;
-        let Self { states, trial, trial_levels, seen, turns, .. } = self;
+        let Self { vectors: Rounded { states, .. }, trial, trial_levels, seen, turns, .. } = self;
         turns.clear();
         let codes = trial.chunks_exact(m).zip(seen.chunks_exact(m));
         for ((v, state), (trial, seen)) in states.iter().enumerate().zip(codes) {
@@ -331,10 +266,10 @@ impl Search {
         first: usize,
         mask: &[[i16; LEVELS]; R],
     ) {
-        let Self { states, own, projections, trial, turns, .. } = self;
+        let here = self.vectors.place(space, space.book(book), 0).start;
+        let Self { vectors: Rounded { states, own, projections, .. }, trial, turns, .. } = self;
         let (m, width, block) = (space.n_codebooks, space.gram.width(), space.gram.block(space.book(book)));
         let (rows, _) = block.as_chunks::<R>();
-        let here = place(space, states.len(), space.book(book), 0).start;
         let codeword = first * LEVELS;
         let mut lanes = [0; LEVELS];
         for (l, lane) in lanes.iter_mut().enumerate() {
@@ -429,7 +364,7 @@ impl Search {
     fn change(&mut self, space: &Space<'_>, book: usize, perturbing: bool) -> bool {
         let m = space.n_codebooks;
         let start = space.start(book) as u32;
-        let Self { states, trial, trial_levels, seen, turns, .. } = self;
+        let Self { vectors: Rounded { states, .. }, trial, trial_levels, seen, turns, .. } = self;
         let mut any = false;
         for turn in turns {
             let v = turn.vector as usize;
@@ -463,13 +398,13 @@ impl Search {
     /// Computes the score of the codeword that each vector in turn has.
     #[inline(always)]
     fn own_scores(&mut self, space: &Space<'_>, book: usize) {
-        let (m, n) = (space.n_codebooks, self.states.len());
+        let m = space.n_codebooks;
         let (width, block) = (space.gram.width(), space.gram.block(space.book(book)));
-        let Self { states, own, trial, trial_levels, turns, .. } = self;
+        let Self { vectors, trial, trial_levels, turns, .. } = self;
         for turn in turns {
             let v = turn.vector as usize;
             let k = turn.from as usize;
-            let place = place(space, n, space.book(book), v);
+            let place = vectors.place(space, space.book(book), v);
             let mut score = 0i16;
             for (other, &row) in trial[v * m..][..m].iter().enumerate() {
                 if other != book {
@@ -477,7 +412,7 @@ impl Search {
                     score = score.wrapping_add(levels::get(row, k));
                 }
             }
-            score = (score >> states[v].shift).wrapping_add(levels::get(&own[place], k));
+            score = (score >> vectors.states[v].shift).wrapping_add(levels::get(&vectors.own[place], k));
             if space.beta > 0.0 {
                 let product = (i32::from(turn.factor) * i32::from(trial_levels[v * m + book])) >> 16;
                 score = (score >> turn.halvings).saturating_add(product as i16);
@@ -485,20 +420,4 @@ impl Search {
             turn.own = score;
         }
     }
-}
-
-/// Writes (middle, half of the width) of each `stride` of `values`.
-#[inline(always)]
-fn spread(spreads: &mut Vec<(f32, f32)>, values: &[f32], stride: usize) {
-    spreads.clear();
-    for values in values.chunks_exact(stride) {
-        spreads.push(lanes::spread(values));
-    }
-}
-
-/// Where the levels of vector `v` of `n` for the codewords of `book` are.
-#[inline(always)]
-pub(super) fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> std::ops::Range<usize> {
-    let width = space.gram.width();
-    (book * n + v) * width..(book * n + v + 1) * width
 }

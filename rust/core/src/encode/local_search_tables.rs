@@ -11,8 +11,8 @@
 
 use super::gram::Gram;
 use super::levels::{LEVELS, Levels};
-use super::local_search::{Search, place};
 use super::perturbation::{Random, drawn};
+use super::rounded::Rounded;
 use super::space::Space;
 use super::state::State;
 use crate::isa::{HALF, Level};
@@ -108,10 +108,10 @@ struct One<'a> {
 /// What a turn weighs projections with: see [`State::weigh`].
 type Weight = (i16, u32, f32);
 
-/// Improves `codes` (n, M) of the vectors that `search` holds.
+/// Improves `codes` (n, M) of the vectors.
 #[inline(always)]
 pub(super) fn run<L: Level>(
-    search: &mut Search,
+    vectors: &Rounded,
     space: &Space<'_>,
     rows: &Rows,
     (rounds, seed): (usize, u64),
@@ -121,8 +121,8 @@ pub(super) fn run<L: Level>(
     let room = || vec![Levels::ZERO; rows.width];
     let mut tables = Tables { kept: room(), trial: room(), own: room(), projections: room() };
     for (v, code) in codes.chunks_exact_mut(space.n_codebooks).enumerate() {
-        tables.bring(search, space, rows, v, code);
-        let state = search.states[v];
+        tables.bring(vectors, space, rows, v, code);
+        let state = vectors.states[v];
         let mut one =
             One { rows, tables: &mut tables, state, beta: space.beta, n_codewords: space.n_codewords };
         let masked = space.n_codewords < rows.size;
@@ -142,14 +142,13 @@ pub(super) fn run<L: Level>(
 impl Tables {
     /// Brings in vector `v`.
     #[inline(always)]
-    fn bring(&mut self, search: &Search, space: &Space<'_>, rows: &Rows, v: usize, code: &[u8]) {
-        let n = search.states.len();
+    fn bring(&mut self, vectors: &Rounded, space: &Space<'_>, rows: &Rows, v: usize, code: &[u8]) {
         self.trial.fill(Levels::ZERO);
         for (book, &codeword) in code.iter().enumerate() {
-            let place = place(space, n, book, v).start;
-            part_mut(&mut self.own, book, rows.size).copy_from_slice(&search.own[place].0[..rows.size]);
+            let place = vectors.place(space, book, v).start;
+            part_mut(&mut self.own, book, rows.size).copy_from_slice(&vectors.own[place].0[..rows.size]);
             if space.beta > 0.0 {
-                let projections = &search.projections[place].0[..rows.size];
+                let projections = &vectors.projections[place].0[..rows.size];
                 part_mut(&mut self.projections, book, rows.size).copy_from_slice(projections);
             }
             let row = rows.row(book, codeword.into());

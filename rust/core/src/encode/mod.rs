@@ -19,6 +19,7 @@ mod normalise;
 mod objective;
 mod perturbation;
 mod rotation;
+mod rounded;
 mod scores;
 mod space;
 mod state;

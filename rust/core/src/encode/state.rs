@@ -5,7 +5,7 @@
 pub(super) struct State {
     /// Steps in one unit of loss.
     pub(super) steps: f32,
-    /// Gram rows are halved so many times: of a vector with scores beyond `OWN` of [`local_search`](super::local_search).
+    /// Gram rows are halved so many times: of a vector with scores beyond `OWN` of [`rounded`](super::rounded).
     pub(super) shift: u32,
     /// The largest projection, counted from the middle of its codebook.
     pub(super) reach: f32,

@@ -69,23 +69,35 @@ impl Floats for Portable {
     }
 
     #[inline(always)]
-    fn add_floats(a: Self::F, b: Self::F) -> Self::F {
-        std::array::from_fn(|l| a[l] + b[l])
+    fn add_floats(mut a: Self::F, b: Self::F) -> Self::F {
+        for l in 0..Self::LANES {
+            a[l] += b[l];
+        }
+        a
     }
 
     #[inline(always)]
-    fn subtract_floats(a: Self::F, b: Self::F) -> Self::F {
-        std::array::from_fn(|l| a[l] - b[l])
+    fn subtract_floats(mut a: Self::F, b: Self::F) -> Self::F {
+        for l in 0..Self::LANES {
+            a[l] -= b[l];
+        }
+        a
     }
 
     #[inline(always)]
-    fn multiply_floats(a: Self::F, b: Self::F) -> Self::F {
-        std::array::from_fn(|l| a[l] * b[l])
+    fn multiply_floats(mut a: Self::F, b: Self::F) -> Self::F {
+        for l in 0..Self::LANES {
+            a[l] *= b[l];
+        }
+        a
     }
 
     #[inline(always)]
-    fn where_less(a: Self::F, b: Self::F, v: Self::F) -> Self::F {
-        std::array::from_fn(|l| if a[l] < b[l] { v[l] } else { 0.0 })
+    fn where_less(a: Self::F, b: Self::F, mut v: Self::F) -> Self::F {
+        for l in 0..Self::LANES {
+            v[l] = if a[l] < b[l] { v[l] } else { 0.0 };
+        }
+        v
     }
 }
 
