@@ -138,3 +138,12 @@ def test_fit_says_why_it_ended(work):
     )
     assert re.fullmatch(r"after those with noise the last gained \d+\.\d%", ended(x, "--anneal", 2, "--tol", 0.99))
     assert ended(work.save("few", work.X[:5]), "--anneal", 0).endswith(("the start is exact", "none lowered the loss"))
+
+
+def test_a_vector_of_enormous_length_is_named(work):
+    X = work.X.copy()
+    X[7] *= 1e4
+    code, _, err = work(
+        "fit", work.save("long", X), "-o", work.path("model"), "--bytes", 2, "--codewords", 8, "--effort", "low"
+    )
+    assert code == 0 and "compcodes: warning: row 7 of X is " in err and "LengthWarning" not in err

@@ -9,9 +9,9 @@ import compcodes as cc
 from compcodes import _core
 from compcodes.quantizers._fitting import trainer_of
 from compcodes.training.grouping import _shares, grouped, splits
-from compcodes.training.groups import AfterTrunk
 from compcodes.training.rest import Rest
 from compcodes.training.shards import Local
+from compcodes.training.splitting import best_split
 
 QUICK = {"n_codebooks": 6, "n_codewords": 16, "n_groups": 3, "anneal": 3, "max_iter": 2}
 """A short training."""
@@ -177,7 +177,7 @@ def test_a_split_is_chosen_by_what_it_leaves():
     X[:, :8] += 0.1 * rng.normal(size=(4000, 8)).astype("f4")
     model = cc.CompositionalCodes(4, 64, anneal=2, max_iter=1)
     nothing = Rest(Local(X), np.zeros((1, 64, 16), "f4"), np.zeros((4000, 1), "u1"))
-    groups = AfterTrunk(trainer_of(model, Local(X), 0, None), 2, 1.0, None, nothing).split()
+    groups = best_split(trainer_of(model, Local(X), 0, None), nothing, 2)
     together = [np.abs(groups.basis[:8, groups.columns(g)]).max() > 0.5 for g in range(2)]
     assert together == [True, False]
 

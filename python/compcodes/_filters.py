@@ -31,26 +31,21 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
     Those that each query is confined to may well be unknown, and so may ids that are excluded; but of keys that are
     excluded all may be of another type. Masks and ranges name no vectors one by one.
     """
-    keys = excluded[1] if isinstance(excluded, tuple) and len(excluded) == 2 else excluded
-    if isinstance(keys, list) and keys and not any(map(contains, keys)):
-        first = repr(key_array(keys[:1], (1,))[0])
+    if isinstance(excluded, tuple):  # of each query
+        excluded = excluded[1]
+    for name, names, outcome in (("filter", allowed, "found"), ("exclude", excluded, "excluded")):
+        keyed = isinstance(names, list)
+        is_ids = name == "filter" and isinstance(names, np.ndarray) and names.dtype == np.int64
+        if not (keyed or is_ids) or not len(names) or any(map(contains, names)):
+            continue
+        first = repr(key_array(names[:1], (1,))[0]) if keyed else str(names[0])
+        kind, hint = ("keys", "; 7 and '7' are different keys") if keyed else ("ids", "")
         warnings.warn(
-            f"exclude holds {len(keys):,} keys, and the index has none of them (the first is {first}; 7 and '7' are "
-            "different keys): nothing is excluded",
+            f"{name} holds {len(names):,} {kind}, and the index has none of them (the first is {first}{hint}): nothing "
+            f"is {outcome}",
             FilterWarning,
             stacklevel=4,
         )
-    is_names = isinstance(allowed, list) or (isinstance(allowed, np.ndarray) and allowed.dtype == np.int64)
-    if not is_names or not len(allowed) or any(map(contains, allowed)):
-        return
-    first = repr(key_array(allowed[:1], (1,))[0]) if isinstance(allowed, list) else str(allowed[0])
-    kind, hint = ("keys", "; 7 and '7' are different keys") if isinstance(allowed, list) else ("ids", "")
-    warnings.warn(
-        f"filter holds {len(allowed):,} {kind}, and the index has none of them (the first is {first}{hint}): nothing "
-        "is found",
-        FilterWarning,
-        stacklevel=4,
-    )
 
 
 def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:

@@ -6,14 +6,12 @@ Vectors are encoded piece by piece; a build that was killed goes on where it was
 from __future__ import annotations
 
 import argparse
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from compcodes import Index, MetricWarning, ShardedIndex
+from compcodes import Index, ShardedIndex
 from compcodes.cli import resume
 from compcodes.cli.common import (
     Stopwatch,
@@ -25,6 +23,7 @@ from compcodes.cli.common import (
     duration,
     load_model,
     load_vectors,
+    noted,
     sizes,
     written,
 )
@@ -100,8 +99,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     names |= {"X": str(args.vectors), "ids": str(args.ids), "codes": str(args.codes)}
     resumed = 0
     with called(names), Stopwatch() as watch:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MetricWarning)
+        with noted() as notes:
             index: Index[Any] = Index(
                 model,
                 args.metric,
@@ -126,7 +124,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with written(args.output):
         index.save(args.output)
     resume.forget(args.output)
-    return _result(args, index, watch, caught, resumed)
+    return _result(args, index, watch, notes, resumed)
 
 
 def _add(index: Index[Any], X: Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
@@ -156,9 +154,8 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
         called(names),
         Stopwatch() as watch,
         cluster_of(args.scheduler) as client,
-        warnings.catch_warnings(record=True) as caught,
+        noted() as notes,
     ):
-        warnings.simplefilter("always", MetricWarning)
         index = ShardedIndex.build(
             args.output,
             model,
@@ -171,17 +168,16 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
             progress=args.progress,
             **given,
         )
-    return _result(args, index, watch, caught) | {"shards": len(index.shards), "version": index.version}
+    return _result(args, index, watch, notes) | {"shards": len(index.shards), "version": index.version}
 
 
 def _result(
     args: argparse.Namespace,
     index: Index[Any] | ShardedIndex,
     watch: Stopwatch,
-    caught: list[warnings.WarningMessage],
+    notes: dict[str, str],
     resumed: int = 0,
 ) -> dict[str, Any]:
-    notes = {"warning": str(caught[0].message)} if caught else {}
     list_sizes = None if isinstance(index, ShardedIndex) else index.list_sizes
     return {
         **notes,
@@ -198,8 +194,6 @@ def _result(
 
 def show(result: dict[str, Any]) -> None:
     """Print the result for people."""
-    if "warning" in result:
-        print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     if "resumed" in result:
         print(f"went on after {result['resumed']:,} vectors that were encoded before")
     if "lists" in result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from compcodes import Index, Quantizer, ShardedIndex
+from compcodes import FilterWarning, Index, LengthWarning, MetricWarning, Quantizer, ShardedIndex
 from compcodes.data import Files, load, open_many
 from compcodes.data.files import check_regular, file_of, with_column
 from compcodes.data.many import is_many
@@ -93,6 +94,24 @@ def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
     if is_many(path):
         return open_many(path, column)
     return load(with_column(path, column))
+
+
+_WARNINGS = (FilterWarning, LengthWarning, MetricWarning)
+
+
+@contextmanager
+def noted() -> Iterator[dict[str, str]]:
+    """Collect what the package warns of, the first of it, as a part of a result that `enter` prints."""
+    notes: dict[str, str] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        for kind in _WARNINGS:
+            warnings.simplefilter("always", kind)
+        yield notes
+    for one in caught:
+        if issubclass(one.category, _WARNINGS):
+            notes.setdefault("warning", str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 @contextmanager

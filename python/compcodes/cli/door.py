@@ -83,7 +83,9 @@ def _bar(args: argparse.Namespace) -> Bar | None:
 
 
 def _shown(args: argparse.Namespace, result: dict[str, Any]) -> str:
-    """Return what the command prints for people."""
+    """Return what the command prints for people; a warning goes to standard error."""
+    if "warning" in result:
+        print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     stdout, sys.stdout = sys.stdout, io.StringIO()
     try:
         args.show(result)

@@ -22,6 +22,7 @@ from compcodes.cli.common import (
     duration,
     load_vectors,
     loss_text,
+    noted,
     written,
 )
 from compcodes.cli.parameters import add_column, add_parameter, groups, whole
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if isinstance(X, Files) and args.max_train is None:
         parameters["max_train"] = max(1, SAMPLE // max(1, X.shape[1] * X.itemsize))
     names = {**args.options, "X": args.vectors, "queries": str(args.queries)}
-    with called(names), cluster_of(args.scheduler), Stopwatch() as watch:
+    with called(names), cluster_of(args.scheduler), Stopwatch() as watch, noted() as notes:
         quantizer = CompositionalCodes(n_jobs=args.jobs, **parameters)
         if isinstance(args.progress, Bar):
             args.progress.expect(stages(quantizer, len(X)))
@@ -122,6 +123,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     M, K, d = quantizer.codebooks_.shape
     last = quantizer.history_[-1]
     return {
+        **notes,
         "model": args.output,
         "vectors": len(X),
         "trained_on": last["vectors"],

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import FilterWarning, Index, ShardedIndex
+from compcodes import Index, ShardedIndex
 from compcodes.cli.common import (
     Stopwatch,
     UsageError,
@@ -24,6 +22,7 @@ from compcodes.cli.common import (
     cluster_of,
     duration,
     load_vectors,
+    noted,
     number_of_results,
     open_index,
 )
@@ -86,9 +85,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         called(names),
         cluster_of(args.scheduler) as client,
         Stopwatch() as watch,
-        warnings.catch_warnings(record=True) as caught,
+        noted() as notes,
     ):
-        warnings.simplefilter("always", FilterWarning)
         given |= {"exclude": excluded, "n_probe": args.probe, "recall": args.recall}
         given |= {"client": client} if isinstance(index, ShardedIndex) else {}
         scores, ids = index.search(Q, k, **given)
@@ -104,7 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if path is not None:
             save(path, array)
     result: dict[str, Any] = {
-        **({"warning": f"--{caught[0].message}"} if caught else {}),
+        **{name: f"--{note}" for name, note in notes.items()},
         "queries": len(ids),
         "k": k,
         "vectors": len(index),
@@ -137,8 +135,6 @@ def _text(key: object) -> str:
 
 def show(result: dict[str, Any]) -> None:
     """Print the answers, or where they are."""
-    if "warning" in result:
-        print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     if "ids" in result:
         for query, (ids, scores) in enumerate(zip(result["ids"], result["scores"], strict=True)):
             for rank, (id_, score) in enumerate(zip(ids, scores, strict=True), start=1):

@@ -28,7 +28,7 @@ from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
 from compcodes.training.groups import ETA, POWER, GroupTrainer
-from compcodes.training.shards import Local, Report, Shards, in_memory
+from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import tune
@@ -73,7 +73,7 @@ def fitted(
     if spread is None:
         X, weights = training_data(model, X, sample_weight)
         shards = Local(X, n_jobs=model.n_jobs)
-        if in_memory(X):
+        if model.metric != "cosine":
             warn_of_lengths(X, model.n_jobs)
     else:
         shards = spread

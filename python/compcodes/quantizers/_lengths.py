@@ -13,10 +13,10 @@ from compcodes import _core
 __all__ = ["LengthWarning", "warn_of_lengths"]
 
 TIMES = 30.0
-"""So long that a codeword for the vector is none for any other; lengths of the sets that were tried spread over 6 times
-their mean."""
-FEW = 10
-SHARE = 1000
+"""So long that a codeword for the vector is none for any other: in the sets that were tried the longest is 1.8 times as
+long as what it is compared with."""
+FEW, SHARE = 10, 1000
+"""That is the tenth longest vector, or the one that a thousandth are longer than."""
 
 
 class LengthWarning(UserWarning):
@@ -24,7 +24,7 @@ class LengthWarning(UserWarning):
 
 
 def warn_of_lengths(X: NDArray[Any], n_jobs: int | None) -> None:
-    """Warn of rows of `X` (n, d) that are far longer than those of which there are a few: 10, or a thousandth."""
+    """Warn of rows of `X` (n, d) far longer than nearly all others: a mistake in the data, as likely as not."""
     few = max(FEW, len(X) // SHARE)
     if len(X) <= 2 * few:
         return

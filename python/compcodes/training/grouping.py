@@ -42,6 +42,13 @@ class Groups:
         first = sum(self.sizes[:group])
         return slice(first, first + self.sizes[group])
 
+    def axes(self, group: int | None, directions: Floats | None) -> Floats:
+        """Return what a vector's dimensions of a group, or of all, are its products with, as directions stretch it."""
+        basis = self.basis if group is None else self.basis[:, self.columns(group)]
+        if directions is not None:
+            basis = basis + directions.T @ (directions @ basis)
+        return np.ascontiguousarray(basis)
+
     def places(self, group: int) -> slice:
         """Return which codebooks are those of a group, after the trunk's."""
         first = sum(self.members[:group])

@@ -7,7 +7,7 @@ leave. In 32 bytes that found .025 to .05 more of the 10 best than groups alone,
 
 How the dimensions are split matters too. Of normal data it is best to deal principal components out so that each group
 has as much to say as its codebooks can. Where vectors lie in clusters, components that tell these apart belong
-together. No rule knew which is the case, so a few splits are tried: see `GroupTrainer.split`.
+together. No rule knew which is the case, so a few splits are tried: see `splitting.best_split`.
 
 The trunk and each group are trained like small models, for the squared error. Then the groups learn from each other,
 where an error along x counts more than others: that error is the sum of the groups' own, see
@@ -25,16 +25,17 @@ import numpy as np
 from compcodes import _core, evaluate
 from compcodes.errors import ArgumentValueError
 from compcodes.training import encoders
-from compcodes.training.grouping import CODEWORDS, TOGETHER, Groups, splits
+from compcodes.training.grouping import CODEWORDS, TOGETHER, Groups
 from compcodes.training.heap import release
 from compcodes.training.joint import Joint
 from compcodes.training.losses import Objective
 from compcodes.training.rest import Rest
 from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.splitting import best_split
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import scaled
 
-__all__ = ["ETA", "POWER", "AfterTrunk", "GroupTrainer"]
+__all__ = ["ETA", "POWER", "GroupTrainer"]
 
 ETA = 4.0
 """How much an error along x counts while nothing is known of it."""
@@ -48,12 +49,6 @@ SEARCHED = 4000
 """Vectors that are searched to choose η."""
 QUERIES = 2000
 """For that."""
-TRIED = 8000
-"""Vectors that splits are tried on; a quarter of them only to see how good these are."""
-CODEWORDS_TRIED = 64
-"""Codewords of a codebook then, at most: so many need no more vectors."""
-SAMPLE = 50_000
-"""The most vectors that the rotation is learnt from."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
 
@@ -92,7 +87,7 @@ class GroupTrainer:
             report=report and (lambda done, total: report(total + done, 2 * total)),
         )
         rest = Rest(whole.shards, trunk.codebooks, trunk.codes)
-        trained, groups, eta = AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest).run(init, started)
+        trained, groups, eta = _AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest).run(init, started)
         codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
         return replace(trained, codebooks=codebooks), replace(groups, trunk=size), eta
 
@@ -107,7 +102,7 @@ def _check(vectors: Local, n_jobs: int | None) -> None:
 
 
 @dataclass
-class AfterTrunk:
+class _AfterTrunk:
     """Trains the groups after a trunk, with the parameters of `whole`: of what is left of its vectors."""
 
     whole: Trainer
@@ -125,7 +120,7 @@ class AfterTrunk:
             history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
 
         whole = self.whole
-        groups, words, codes = self.split(), [], []
+        groups, words, codes = best_split(whole, self.rest, self.n_groups), [], []
         for group in range(self.n_groups):
             release()
             trained = self._trainer(groups, group).run(init)
@@ -188,50 +183,6 @@ class AfterTrunk:
 
         return max(ETAS, key=found)
 
-    def split(self) -> Groups:
-        """Return the split with the least squared error after a short training: of vectors trained on, and of others.
-
-        Where vectors are few, those that are trained on are searched too. There are as many to a codeword as the whole
-        has.
-        """
-        whole, n_codewords = self.whole, min(self.whole.n_codewords, CODEWORDS_TRIED)
-        candidates = splits(self._covariance(), whole.n_codebooks, whole.n_codewords, self.n_groups)
-        drawn, drawn_weights = self.rest.drawn(TRIED, whole.seed)
-        n = len(drawn)
-        if n < 8 or len(candidates) == 1:
-            return candidates[0]
-        kept = np.flatnonzero(np.arange(n) % 4)
-        most = max(self.rest.shape[0] * n_codewords // whole.n_codewords, 4 * n_codewords)
-        rows = kept[np.linspace(0, len(kept), min(most, len(kept)), endpoint=False).astype(int)], np.arange(0, n, 4)
-        X = [self.rest.rows(drawn[part]) for part in rows]
-        weights = [None if drawn_weights is None else drawn_weights[part] for part in rows]
-        if any(part is not None and not part.any() for part in weights):
-            return candidates[0]
-
-        def error(groups: Groups) -> float:
-            total = 0.0
-            for group in range(self.n_groups):
-                parts = [_core.rotated(part, self._axes(groups, group), whole.n_jobs) for part in X]
-                trainer = replace(
-                    whole,
-                    shards=Local(parts[0], weights[0], whole.n_jobs),
-                    n_codebooks=groups.members[group],
-                    n_codewords=n_codewords,
-                    objective=Objective(),
-                    encoder=encoders.Beam(2),
-                    anneal=0,
-                    max_iter=1,
-                    report=None,
-                )
-                words = trainer.run("residual").codebooks
-                coder = trainer.encoder.build(words, "group", Objective(), 0, whole.n_jobs)
-                for part, by in zip(parts, weights, strict=True):
-                    left = part - _core.decode(words, coder.encode(part, whole.n_jobs), whole.n_jobs)
-                    total += np.average(np.einsum("ij,ij->i", left, left, dtype=np.float64), weights=by)
-            return total
-
-        return min(candidates, key=error)
-
     @property
     def _weights(self) -> Doubles | None:
         return self.rest.vectors.weights
@@ -247,40 +198,13 @@ class AfterTrunk:
         if self.whole.report is not None:
             self.whole.report(passes * total + done, whole * total)
 
-    def _covariance(self) -> Doubles:
-        """Second moments about the mean, by weight, of vectors as directions stretch them."""
-        d = self.rest.shape[1]
-        drawn, drawn_weights = self.rest.drawn(SAMPLE, self.whole.seed)
-        total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
-        step = max((1 << 22) // d, 1)
-        for first in range(0, len(drawn), step):
-            rows = slice(first, first + step)
-            part = self.rest.rows(drawn[rows]).astype(np.float64)
-            weights = np.ones(len(part)) if drawn_weights is None else drawn_weights[rows]
-            total += weights.sum()
-            mean += weights @ part
-            square += (part * weights[:, None]).T @ part
-        mean /= total or 1.0
-        covariance = square / (total or 1.0) - np.outer(mean, mean)
-        directions = self.whole.objective.directions
-        if directions is not None:
-            stretch = np.eye(d) + directions.T.astype(np.float64) @ directions
-            covariance = stretch @ covariance @ stretch
-        return covariance
-
     def _part(self, groups: Groups, group: int) -> Floats:
         """Return what the codebooks of a group are to add up to, (n, d_g)."""
         return self.rest.rotated(self._axes(groups, group))
 
-    def _axes(self, groups: Groups, group: int) -> Floats:
-        """Return what a vector's dimensions of a group are its products with, (d, d_g)."""
-        return self._stretched(groups.basis[:, groups.columns(group)])
-
-    def _stretched(self, basis: Floats) -> Floats:
-        directions = self.whole.objective.directions
-        if directions is not None:
-            basis = basis + directions.T @ (directions @ basis)
-        return np.ascontiguousarray(basis)
+    def _axes(self, groups: Groups, group: int | None = None) -> Floats:
+        """Return what a vector's dimensions of a group, or of all, are its products with."""
+        return groups.axes(group, self.whole.objective.directions)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
         whole, passes = self.whole, self._passes
@@ -326,9 +250,9 @@ class AfterTrunk:
             # Numbers of passes that training has not had.
             seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
             coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
-            rest = np.stack([state.norms, state.rest(group)], axis=1)
+            along = np.stack([state.norms, state.along_others(group)], axis=1)
             given = self.rest.given(self._axes(state.groups, group))
-            target = _core.Target(X, given, np.arange(len(X)), rest)
+            target = _core.Target(X, given, np.arange(len(X)), along)
             state.codes[group] = coder.improve(target, state.codes[group], whole.n_jobs)[0]
             state.measure(group, X)
 
@@ -353,7 +277,7 @@ class AfterTrunk:
 class _State:
     """Codebooks and codes of each group, and the errors that they leave in each vector."""
 
-    trainer: AfterTrunk
+    trainer: _AfterTrunk
     groups: Groups
     words: list[Floats]
     codes: list[Any]
@@ -362,7 +286,7 @@ class _State:
     squares: Doubles
 
     @classmethod
-    def of(cls, trainer: AfterTrunk, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
+    def of(cls, trainer: _AfterTrunk, groups: Groups, words: list[Floats], codes: list[Any]) -> _State:
         whole = trainer.whole
         norms = _core.norms(trainer.rest.vectors.X, whole.objective.directions, whole.n_jobs)
         sizes = len(words), len(norms)
@@ -380,7 +304,7 @@ class _State:
         """Return rows of the vectors in the dimensions of the groups, or what codewords are to add up to there."""
         trainer = self.trainer
         X = trainer.rest.rows(rows) if rest else np.asarray(trainer.rest.vectors.X[rows])
-        return _core.rotated(X, trainer._stretched(self.groups.basis), trainer.whole.n_jobs)
+        return _core.rotated(X, trainer._axes(self.groups), trainer.whole.n_jobs)
 
     def measure(self, group: int, X: Floats) -> None:
         """Note the errors of a group, and of these the part along its vectors `X`."""
@@ -390,10 +314,10 @@ class _State:
         self.along[group] = np.einsum("ij,ij->i", errors, X, dtype=np.float64)
         self.squares[group] = np.einsum("ij,ij->i", errors, errors, dtype=np.float64)
 
-    def rest(self, group: int) -> Doubles:
+    def along_others(self, group: int) -> Doubles:
         """⟨e, x⟩ over the other groups, of each vector."""
-        rest: Doubles = self.along.sum(axis=0) - self.along[group]
-        return rest
+        along: Doubles = self.along.sum(axis=0) - self.along[group]
+        return along
 
     def error(self, group: int) -> float:
         """Return the mean squared error of a group, by weight."""

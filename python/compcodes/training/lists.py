@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from compcodes import _core
 from compcodes.training.shards import Base, Doubles, Floats, Local, Report
 
-__all__ = ["Divided", "ListSizes", "Whole", "based", "left", "train_lists"]
+__all__ = ["Divided", "ListSizes", "Whole", "based", "train_lists"]
 
 PER_LIST = 128
 """Vectors for each list that centroids are trained on."""
@@ -300,17 +300,6 @@ def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> tuple[A
     hits = np.bincount(at[known], minlength=order.shape[1])
     recall = np.cumsum(hits) / max(1, known.sum())
     return order, recall, np.cumsum(shares[order].mean(axis=0, dtype=np.float64))
-
-
-def left(shards: Local) -> Local:
-    """Return what the centroids leave of the vectors, copied, as vectors of their own."""
-    if shards.base is None:
-        return shards
-    X = np.empty(shards.shape, dtype=np.float32)
-    for first in range(0, len(X), PIECE):
-        rows = slice(first, first + PIECE)
-        X[rows] = np.asarray(shards.X[rows]) - shards.base.rows[shards.base.places[rows]]
-    return Local(X, shards.weights, shards.n_jobs)
 
 
 def based(shards: Local, made: _core.Lists, lists: NDArray[np.int64]) -> Local:

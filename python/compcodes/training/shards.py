@@ -22,20 +22,7 @@ from compcodes.training.encoders import Pass
 from compcodes.training.heap import release
 from compcodes.training.losses import Objective
 
-__all__ = [
-    "Base",
-    "Codes",
-    "Doubles",
-    "Floats",
-    "Local",
-    "Moments",
-    "Part",
-    "Report",
-    "Shards",
-    "Sums",
-    "Worst",
-    "in_memory",
-]
+__all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Report", "Shards", "Sums", "Worst"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -240,7 +227,7 @@ class Local:
         if drawn is None:
             return None
         rows, weights = drawn
-        X = _core.SomeRows(self.X, rows) if in_memory(self.X) else _taken(self.X, rows)
+        X = _core.SomeRows(self.X, rows) if _in_memory(self.X) else _taken(self.X, rows)
         own = replace(self, X=cast(NDArray[Any], X), weights=weights, base=self._base_of(rows))
         return Part(own, codes[rows], rows)
 
@@ -334,7 +321,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     return taken
 
 
-def in_memory(X: NDArray[Any]) -> bool:
+def _in_memory(X: NDArray[Any]) -> bool:
     """Whether rows are read again as fast as they are from a copy: of arrays, but for those mapped from a file."""
     part: object = X
     while isinstance(part, np.ndarray):
