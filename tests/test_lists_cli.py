@@ -103,3 +103,14 @@ def test_a_checkpoint_of_other_vectors_is_not_used(work, monkeypatch):
     assert "resumed" not in work.json("build", model, work.path("x.npy"), "-o", work.path("index"))
     direct = cc.Index(cc.CompositionalCodes.load(model)).add(work.X)
     np.testing.assert_array_equal(cc.Index.load(work.path("index")).codes, direct.codes)
+
+
+def test_eval_of_keys_in_lists(divided):
+    work = divided
+    names = work.path("names.npy")
+    np.save(names, np.array([f"name {i}" for i in range(len(work.X))]))
+    work.json("build", work.path("model"), work.path("x.npy"), "-o", work.path("keyed"), "--ids", names)
+    argv = (work.path("q.npy"), "--vectors", work.path("x.npy"))
+    plain, keyed = (work.json("eval", work.path(name), *argv) for name in ("index", "keyed"))
+    assert keyed["recall"] == plain["recall"]
+    assert [entry["recall"] for entry in keyed["probes"]] == [entry["recall"] for entry in plain["probes"]]

@@ -327,14 +327,44 @@ def test_a_vector_of_enormous_length_does_not_cost_the_others(times):
     X = (rng.normal(size=(3000, 8)) @ A * rng.lognormal(sigma=0.3, size=(3000, 1))).astype(np.float32)
     Q, others = (rng.normal(size=(200, 8)) @ A).astype(np.float32), np.delete(X, 7, axis=0)
     X[7] *= times
-    with pytest.warns(cc.LengthWarning, match=r"row 7 of X is [\de+.]+ times as long as nearly all others"):
+    with pytest.warns(cc.LengthWarning, match=r"row 7 of X is [\de+.]+ times as long as all others"):
         q = cc.CompositionalCodes(6, 32, effort="low", random_state=0, loss=cc.InnerProduct(2, 4)).fit(X)
     _, true = cc.evaluate.ground_truth(others, Q, k=10)
     assert cc.evaluate.recall(cc.Index(q).add(others).search(Q, 10)[1], true, 10, 10) > 0.5
 
 
+def test_vectors_far_longer_than_all_others_are_named(tmp_path):
+    quick = {"n_codebooks": 2, "n_codewords": 16, "anneal": 1, "max_iter": 1}
+    X = np.random.default_rng(0).normal(size=(2000, 8)).astype(np.float32)
+    X[:50] *= np.logspace(3, 6, 50, dtype=np.float32)[:, None]
+    np.save(tmp_path / "x.npy", X)
+    for given in (X, X.astype(np.float64), np.load(tmp_path / "x.npy", mmap_mode="r")):
+        with pytest.warns(cc.LengthWarning, match="row 49 of X and 49 more are up to ") as caught:
+            cc.CompositionalCodes(**quick).fit(given)
+        assert caught[0].filename == __file__
+    with pytest.warns(cc.LengthWarning, match="row 49 of X"):
+        cc.CompositionalCodes(**quick).partial_fit(X)
+    with pytest.warns(cc.LengthWarning, match="row 49 of X") as caught:
+        cc.CompositionalCodes(**quick).fit_transform(X)
+    assert caught[0].filename == __file__
+    cc.CompositionalCodes(**quick).fit(X, sample_weight=1.0 * (np.arange(2000) >= 50))  # they do not count
+
+
 def test_lengths_that_spread_are_no_mistake():
-    X = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
-    X *= np.random.default_rng(1).lognormal(sigma=2, size=(3000, 1)).astype(np.float32)
-    cc.CompositionalCodes(2, 16, effort="low", random_state=0).fit(X)
+    rng = np.random.default_rng(0)
+    for n in (5, 21, 100, 3000):
+        X = rng.normal(size=(n, 8)) * rng.lognormal(sigma=2, size=(n, 1))
+        cc.CompositionalCodes(2, 16, effort="low", random_state=0).fit(X)
     cc.CompositionalCodes(2, 16, effort="low", random_state=0, metric="cosine").fit(np.vstack([X, 1e6 * X[:1]]))
+    few = np.zeros((1000, 8))
+    few[:7] = X[:7]
+    cc.CompositionalCodes(2, 16, effort="low", random_state=0).fit(few)
+
+
+@pytest.mark.parametrize("more", [{}, {"n_lists": 3}, {"n_groups": 3}, {"max_train": 100}, {"metric": "cosine"}])
+def test_weights_of_zero_vectors_alone(more):
+    X = np.random.default_rng(0).normal(size=(500, 8)).astype(np.float32)
+    X[:250] = 0
+    q = cc.CompositionalCodes(6, 16, anneal=1, max_iter=1, **more).fit(X, sample_weight=1.0 * (np.arange(500) < 250))
+    lists = q.assign(X[:1]) if "n_lists" in more else None
+    np.testing.assert_allclose(q.decode(q.encode(X[:1], lists=lists), lists), 0, atol=1e-6)

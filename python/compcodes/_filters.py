@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes._keys import as_keys, key_array, listed
+from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["FilterLike", "FilterWarning", "as_filter", "warn_of_unknown"]
@@ -40,11 +40,10 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
             continue
         first = repr(key_array(names[:1], (1,))[0]) if keyed else str(names[0])
         kind, hint = ("keys", "; 7 and '7' are different keys") if keyed else ("ids", "")
-        warnings.warn(
+        warn(
             f"{name} holds {len(names):,} {kind}, and the index has none of them (the first is {first}{hint}): nothing "
             f"is {outcome}",
             FilterWarning,
-            stacklevel=4,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import numpy as np
@@ -18,6 +17,7 @@ from compcodes._filters import FilterLike, FilterWarning
 from compcodes._names import Names
 from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
+from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.compositional import CompositionalCodes
@@ -156,7 +156,7 @@ class Index(Generic[Name]):
         self._core = _core.Index(self._quantizer._model(), metric, *settings, self._names.keyed)
         self.metric = cast(Metric, str(metric))
         if not isinstance(metric, _Stored) and not suits(self._quantizer, metric):
-            warnings.warn(other_metric(self._quantizer, metric), MetricWarning, stacklevel=2)
+            warn(other_metric(self._quantizer, metric), MetricWarning)
         self._scale, self._residuals = bool(scale), bool(residuals)
         self._shape = codebooks.shape
 
@@ -372,7 +372,8 @@ class Index(Generic[Name]):
             it has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
         exclude : like `filter`, optional
             Do not find these, such as what a user has already: ``exclude=[history_of_a, history_of_b]``, or the CSR
-            matrix of users and items. What the index does not have is of no account, and nothing is said of it.
+            matrix of users and items. What the index does not have is of no account; of
+            keys of which it has none a `FilterWarning` says so.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
             are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is

@@ -100,8 +100,8 @@ _WARNINGS = (FilterWarning, LengthWarning, MetricWarning)
 
 
 @contextmanager
-def noted() -> Iterator[dict[str, str]]:
-    """Collect what the package warns of, the first of it, as a part of a result that `enter` prints."""
+def noted(prefix: str = "") -> Iterator[dict[str, str]]:
+    """Collect what the package warns of as a part of a result that `enter` prints, with a prefix before each."""
     notes: dict[str, str] = {}
     with warnings.catch_warnings(record=True) as caught:
         for kind in _WARNINGS:
@@ -109,7 +109,8 @@ def noted() -> Iterator[dict[str, str]]:
         yield notes
     for one in caught:
         if issubclass(one.category, _WARNINGS):
-            notes.setdefault("warning", str(one.message))
+            said = [notes["warning"]] if notes else []
+            notes["warning"] = "; ".join([*said, f"{prefix}{one.message}"])
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 

@@ -7,6 +7,7 @@ that is right after re-ranking the first P with exact scores. Exact answers are 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         true_ids = _exact(index, Q, args)
         with Stopwatch() as watch:
             _, ids = index.search(Q, k, progress=args.progress)
-    if index.has_keys:  # recall compares numbers
-        rows = {key: row for row, key in enumerate([*index.ids, None])}
-        rows[None] = -1
-        ids = np.array([[rows[key] for key in found] for found in ids], dtype=np.int64).reshape(ids.shape)
+    numbers = _numbers(index)
+    ids = numbers(ids)
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
-    probes = _probes(index, Q, true_ids, k) if index.list_sizes is not None else []
+    probes = _probes(index, Q, true_ids, k, numbers) if index.list_sizes is not None else []
     if args.plot is not None:
         results = {"codes": ids} if not probes else {f"{e['lists']} lists": e.pop("ids") for e in probes}
         figure = recall_figure(results, true_ids, tuple(sorted({r for r, _ in pairs})))
@@ -106,7 +105,21 @@ def show(result: dict[str, Any]) -> None:
         print(f"curves written to {result['plot']}")
 
 
-def _probes(index: Index | ShardedIndex, Q: NDArray[Any], true_ids: NDArray[np.int64], k: int) -> list[dict[str, Any]]:
+def _numbers(index: Index | ShardedIndex) -> Callable[[NDArray[Any]], NDArray[np.int64]]:
+    """Return what turns what is found into numbers, which recall compares: keys into those of their rows."""
+    if not index.has_keys:
+        return lambda ids: ids
+    rows = {key: row for row, key in enumerate(index.ids)} | {None: -1}
+    return lambda keys: np.array([rows[key] for key in keys.flat], dtype=np.int64).reshape(keys.shape)
+
+
+def _probes(
+    index: Index | ShardedIndex,
+    Q: NDArray[Any],
+    true_ids: NDArray[np.int64],
+    k: int,
+    numbers: Callable[[NDArray[Any]], NDArray[np.int64]],
+) -> list[dict[str, Any]]:
     """Search with more and more lists: the share of the 10 best (or as many as are known) among the first 10."""
     sizes = index.list_sizes
     assert sizes is not None
@@ -115,6 +128,7 @@ def _probes(index: Index | ShardedIndex, Q: NDArray[Any], true_ids: NDArray[np.i
         n = min(n, len(sizes))
         with Stopwatch() as watch:
             _, ids = index.search(Q, k, n_probe=n)
+        ids = numbers(ids)
         found = evaluate.recall(ids, true_ids, best, best)
         each = watch.seconds / len(ids)
         entry = {"lists": n, "share": n / len(sizes), "seconds": each, "best": best, "recall": found, "ids": ids}

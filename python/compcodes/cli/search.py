@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         called(names),
         cluster_of(args.scheduler) as client,
         Stopwatch() as watch,
-        noted() as notes,
+        noted("--") as notes,
     ):
         given |= {"exclude": excluded, "n_probe": args.probe, "recall": args.recall}
         given |= {"client": client} if isinstance(index, ShardedIndex) else {}
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         if path is not None:
             save(path, array)
     result: dict[str, Any] = {
-        **{name: f"--{note}" for name, note in notes.items()},
+        **notes,
         "queries": len(ids),
         "k": k,
         "vectors": len(index),

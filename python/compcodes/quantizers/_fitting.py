@@ -73,8 +73,6 @@ def fitted(
     if spread is None:
         X, weights = training_data(model, X, sample_weight)
         shards = Local(X, n_jobs=model.n_jobs)
-        if model.metric != "cosine":
-            warn_of_lengths(X, model.n_jobs)
     else:
         shards = spread
         weights = None if sample_weight is None else as_weights(sample_weight, shards.shape[0])
@@ -185,6 +183,8 @@ def train(
     progress: ProgressLike,
 ) -> Fitted:
     """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters ask for it."""
+    if isinstance(plain, Local):
+        warn_of_lengths(plain.X, weights, model.n_jobs)
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
     eta: float | None = 1.0
     n, d = plain.shape

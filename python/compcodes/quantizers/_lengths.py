@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._warn import warn
 
 __all__ = ["LengthWarning", "warn_of_lengths"]
 
 TIMES = 30.0
-"""So long that a codeword for the vector is none for any other: in the sets that were tried the longest is 1.8 times as
-long as what it is compared with."""
-FEW, SHARE = 10, 1000
-"""That is the tenth longest vector, or the one that a thousandth are longer than."""
+"""How many times as long as the next a vector is where nothing is between: so long that its codewords are of no use to
+others. In the sets that were tried none is more than 1.5 times as long as the next."""
+FEW = 20
+"""One of so many vectors, at most, is a mistake."""
 
 
 class LengthWarning(UserWarning):
     """A few vectors to train on are many times as long as all others, whose codes will be worse for it."""
 
 
-def warn_of_lengths(X: NDArray[Any], n_jobs: int | None) -> None:
-    """Warn of rows of `X` (n, d) far longer than nearly all others: a mistake in the data, as likely as not."""
-    few = max(FEW, len(X) // SHARE)
-    if len(X) <= 2 * few:
-        return
+def warn_of_lengths(X: NDArray[Any], weights: NDArray[np.float64] | None, n_jobs: int | None) -> None:
+    """Warn of a few rows of `X` (n, d) far longer than all others: a mistake in the data, as likely as not.
+
+    Lengths may spread as they like; it is a gap among the largest that tells. Rows of weight 0 do not count.
+    """
     norms = _core.norms(X, None, n_jobs)
-    usual = np.partition(norms, -few)[-few]
-    row = int(norms.argmax())
-    if norms[row] > TIMES * usual > 0:
-        count = int((norms > TIMES * usual).sum())
-        those, out = (f" and {count - 1} more are up to", "them") if count > 1 else (" is", "it")
-        warnings.warn(
-            f"row {row} of X{those} {norms[row] / usual:.3g} times as long as nearly all others, whose codes "
-            f"suffer: train without {out}",
-            LengthWarning,
-            stacklevel=4,
-        )
+    if weights is not None:
+        norms = norms * (weights > 0)
+    most = len(norms) // FEW
+    if most == 0:
+        return
+    longest = np.sort(np.partition(norms, -most - 1)[-most - 1 :])
+    gaps = np.flatnonzero(longest[1:] > TIMES * longest[:-1])
+    if not len(gaps) or longest[gaps[0]] == 0:
+        return
+    count, times = most - int(gaps[0]), longest[-1] / longest[gaps[0]]
+    those, out = (f" and {count - 1} more are up to", "them") if count > 1 else (" is", "it")
+    warn(
+        f"row {int(norms.argmax())} of X{those} {times:.3g} times as long as all others, whose codes suffer: train "
+        f"without {out}",
+        LengthWarning,
+    )

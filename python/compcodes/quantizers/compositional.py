@@ -227,6 +227,11 @@ class CompositionalCodes(Quantizer):
             A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
         TypeError
             An array is not of real numbers; or `y` looks like queries or weights that were not named.
+
+        Warns
+        -----
+        LengthWarning
+            A few rows of an array, one in twenty at most, are 30 times as long as all others or longer.
         """
         check(self)
         self._adopt(fitted(self, X, y, queries, sample_weight, progress))

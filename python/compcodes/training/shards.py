@@ -288,6 +288,8 @@ def combined(by_norm: Doubles | None, wanted: Doubles | None, share: float, own:
         weights = (1 - share) * (1.0 if weights is None else weights) + share * wanted
     if weights is not None and own is not None:
         weights *= own
+        if not weights.any():  # what is left of them is of zero length, or all but
+            return own
     return own if weights is None else weights
 
 

@@ -284,8 +284,9 @@ impl<'a> Local<'a> {
         let weights = if power == 0.0 { None } else { by_norm(&norms(&self.x, directions, monitor)?, power) };
         let weights = match (weights, self.weights.take()) {
             (Some(mut weights), Some(own)) => {
-                weights.iter_mut().zip(own).for_each(|(weight, own)| *weight *= own);
-                Some(weights)
+                weights.iter_mut().zip(&own).for_each(|(weight, own)| *weight *= own);
+                // Where nothing is left of them they are of zero length, or all but.
+                if weights.iter().any(|&weight| weight > 0.0) { Some(weights) } else { Some(own) }
             }
             (weights, own) => weights.or(own),
         };
