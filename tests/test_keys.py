@@ -105,8 +105,11 @@ def test_filters_by_key(index, X, Q):
     assert found[:, 0].tolist() == [row[0] for row in each]
     _, found = index.search(Q, len(KEYS), exclude=each)
     assert all(row[-1] is None and own[0] not in row.tolist() for row, own in zip(found, each, strict=True))
-    with pytest.raises(TypeError, match="tuples, which are keys"):
-        index.search(Q, 1, filter=[("plain",)] * len(Q), exclude=[("plain",), ["é"]] * (len(Q) // 2))
+    # Tuples are keys, also where all are: no lists for each query.
+    pairs = [key for key in KEYS if isinstance(key, tuple)]
+    assert set(index.search(Q[:1], len(pairs), filter=pairs)[1].ravel()) == set(pairs)
+    assert set(index.search(Q[:1], len(KEYS), exclude=pairs)[1].ravel()) - {None} == set(KEYS) - set(pairs)
+    assert index.search(Q[:1], 1, filter=pairs[:1])[1].tolist() == [pairs[:1]]
     with pytest.raises(TypeError, match="filter is 'plain': want a list of keys"):
         index.search(Q, 1, filter="plain")
 

@@ -59,7 +59,7 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         value = list(value)
     elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
         value = value.to_numpy()  # a column of pandas, maybe of lists
-    if _is_nested(value):
+    if _is_nested(value, has_keys):
         return _of_each(listed(value), name, n_queries, has_keys)
     if isinstance(value, dict) or (has_keys and not isinstance(value, Iterable)):
         wanted = "a bool mask or a list of keys" if has_keys else "a bool mask, integer ids or a range"
@@ -90,12 +90,16 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
     return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
 
 
-def _is_nested(value: Any) -> bool:
-    """Whether elements are themselves lists: those of each query."""
+def _is_nested(value: Any, has_keys: bool) -> bool:
+    """Whether elements are themselves lists: those of each query. A tuple may be a key."""
+
+    def is_list(one: object) -> bool:
+        return _is_list(one) and not (has_keys and isinstance(one, tuple))
+
     if isinstance(value, np.ndarray):
-        return bool(value.dtype == object and value.size and _is_list(value.flat[0]))
+        return bool(value.dtype == object and value.size and is_list(value.flat[0]))
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(_is_list, value)) and not _are_masks(value)
+        return bool(value) and all(map(is_list, value)) and not _are_masks(value)
     kind = getattr(value, "dtype", getattr(value, "type", None))
     return kind is not None and "list" in str(kind).lower()
 
@@ -114,8 +118,6 @@ def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tupl
     """Where the ids or keys of each query begin, and those of all."""
     _check_queries(name, len(rows), n_queries)
     if has_keys:
-        if any(isinstance(row, tuple) for row in rows):
-            raise ArgumentTypeError(name, "holds tuples, which are keys themselves: want a list or set for each query")
         keys = [as_keys(listed(row), name=name) for row in rows]
         return _starts([len(row) for row in keys]), [key for row in keys for key in row]
     arrays = [np.asarray(list(row) if isinstance(row, (set, frozenset)) else row) for row in rows]
