@@ -34,6 +34,7 @@ __all__ = [
 Approximations: TypeAlias = ArrayLike | Iterator[NDArray[Any]]
 
 _CHUNK = 4096  # rows that are compared at once
+_PAIRS = 1 << 20  # ids that are sorted at once
 
 
 def ground_truth(
@@ -131,11 +132,21 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
         raise ValueError(f"P must be from 1 to the {found.shape[1]} columns of ids, got {P}")
     sought = true[:, :R]
     hits = np.zeros(P, np.int64)
-    for found_row, sought_row in zip(found[:, :P], sought, strict=True):
-        wanted, first = np.unique(found_row, return_index=True)
-        hits += np.bincount(first[np.isin(wanted, sought_row[sought_row != -1])], minlength=P)
+    rows = max(1, _PAIRS // (P + R))
+    for first in range(0, len(found), rows):
+        hits += _first_hits(found[first : first + rows, :P], sought[first : first + rows])
     n_sought = np.count_nonzero(sought != -1)
     return np.cumsum(hits) / n_sought if n_sought else np.full(P, np.nan)
+
+
+def _first_hits(found: NDArray[np.int64], sought: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count, for each column of `found`, the ids that are sought and stand in no column before it."""
+    names, numbers = np.unique(np.concatenate([found, sought], axis=1), return_inverse=True)
+    # An id in another row is another number.
+    numbers = numbers.reshape(len(found), -1) + np.arange(len(found))[:, None] * len(names)
+    P = found.shape[1]
+    each, first = np.unique(numbers[:, :P], return_index=True)
+    return np.bincount(first[np.isin(each, numbers[:, P:][sought != -1])] % P, minlength=P)
 
 
 def vector_error(X: ArrayLike, approximations: Approximations) -> float:

@@ -20,6 +20,7 @@ from compcodes.cluster import same_version, share_of_threads
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
+from compcodes.training.packing import packed, smallest
 from compcodes.training.shards import Base, Doubles, Floats, Local, Sums, Worst
 from compcodes.training.unit import unit_rows
 
@@ -285,7 +286,7 @@ def loss(held: Held, objective: Objective, codebooks: Floats, codes: Kept) -> fl
 
 
 def equations(held: Held, codes: Kept, n_codewords: int) -> tuple[NDArray[Any], Doubles]:
-    """Sum up both sides of the update's linear system; A as float32 where that holds it exactly, as it does counts."""
+    """Sum up both sides of the update's linear system, the left one `packed`."""
     kept, sums = codes_of(codes), None
     for rows, local in held.parts():
         own = local.equations(kept[rows], n_codewords)
@@ -297,20 +298,17 @@ def equations(held: Held, codes: Kept, n_codewords: int) -> tuple[NDArray[Any], 
     if sums is None:
         sums = nothing(kept.shape[1] * n_codewords, held.dim)
     A, b = sums
-    if held.weights is None and len(held) < 1 << 24:
-        return A.astype(np.float32), b
-    return A, b
+    return packed(A, n_codewords, counts=held.weights is None), b
 
 
 def added(*sums: Any) -> Any:
-    """Add up arrays, or pairs of them: in float64, unless all are exact in float32 and stay so."""
+    """Add up arrays, or pairs of them: in float64, which holds counts exactly."""
     if isinstance(sums[0], tuple):
         return tuple(added(*arrays) for arrays in zip(*sums, strict=True))
     total = sums[0].astype(np.float64)
     for one in sums[1:]:
         total += one
-    exact = all(one.dtype == np.float32 for one in sums) and total.max(initial=0.0) < 1 << 24
-    return total.astype(np.float32) if exact else total
+    return smallest(total) if all(one.dtype.kind == "u" for one in sums) else total
 
 
 def nothing(unknowns: int, dim: int) -> Sums:

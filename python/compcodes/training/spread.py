@@ -21,6 +21,7 @@ from compcodes.training import losses
 from compcodes.training.demand import demand_by, some_of
 from compcodes.training.encoders import Pass
 from compcodes.training.losses import Objective
+from compcodes.training.packing import unpacked
 from compcodes.training.shards import (
     Codes,
     Doubles,
@@ -315,8 +316,8 @@ class Spread:
     def equations(self, codes: Codes, n_codewords: int) -> Sums:
         """Sum up both sides of the update's linear system for the plain loss."""
         found = self._added(steps.equations, codes, lambda held, own: (held, own, n_codewords))
-        A, b = steps.added(*found)
-        return A.astype(np.float64, copy=False), b
+        numbers, b = steps.added(*found)
+        return unpacked(numbers, len(b) // n_codewords, n_codewords), b
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
         """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them."""
