@@ -2,17 +2,17 @@
 //!
 //! # Modules
 //!
-//! They stand in the order of the way of the data, and use those above them (only a basis of [`vectors`] stretches
-//! codebooks too): [`vectors`] are what is encoded; each
-//! is approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the codebooks;
-//! [`codes`] are packed for the [`scan`], which finds the best of them for the tables of a query; [`search`] compares the
-//! vectors themselves. A [`model`] and its codes make an [`index`], and [`io`] writes both to files.
+//! They stand in the order of the way of the data, and use those above them: [`vectors`] are what is encoded; each is
+//! approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the codebooks; [`codes`]
+//! are packed for the [`scan`], which finds the best of them for the tables of a query; [`search`] compares the vectors
+//! themselves. A [`model`] and its codes make an [`index`], and [`io`] writes both to files.
 
 pub mod error;
-pub mod isa;
-mod linalg;
 pub mod monitor;
 mod parallel;
+
+pub mod isa;
+mod linalg;
 
 pub mod vectors;
 

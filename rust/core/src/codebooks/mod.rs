@@ -1,10 +1,13 @@
 //! The codebooks: M sets of K codewords of d numbers. A vector is approximated by the sum of one codeword from each.
 
+mod grouping;
 mod groups;
 mod selection;
+mod stretched;
 
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
+pub use grouping::Grouping;
 pub use groups::Groups;
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 pub use selection::Selection;
@@ -12,7 +15,7 @@ pub use selection::Selection;
 /// The most codebooks a model may have: one byte of code each.
 pub const MAX_CODEBOOKS: usize = 256;
 /// The most codebooks that are trained and encoded with as one: their Gram matrix is of (M·K)² numbers. A model of more
-/// has them in [groups](crate::model::Grouping), or in subspaces.
+/// has them in [groups](Grouping), or in subspaces.
 pub const MAX_TOGETHER: usize = 64;
 /// The most codewords a codebook may have: what one byte can name.
 pub const MAX_CODEWORDS: usize = 256;

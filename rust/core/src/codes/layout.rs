@@ -6,6 +6,11 @@
 use crate::codebooks::MAX_CODEBOOKS;
 use crate::error::{Result, invalid};
 
+/// Vectors in a block: the bytes of one AVX-512 register.
+pub const BLOCK: usize = 64;
+/// A byte of each vector of a block: one column, or two of nibbles.
+pub type Line = [u8; BLOCK];
+
 /// The most columns of a packed array: the codebooks, and two more for what an index stores beside the codes.
 pub const MAX_COLUMNS: usize = MAX_CODEBOOKS + 2;
 /// The most codewords that a nibble names.

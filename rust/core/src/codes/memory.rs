@@ -3,7 +3,7 @@
 //! A line that straddles two cache lines is loaded twice, and with pages of 4 KB the processor stops looking ahead at
 //! every 64th line. Both cost time where a single query passes over all the codes.
 
-use crate::codes::packed::{BLOCK, Line};
+use crate::codes::layout::{BLOCK, Line};
 use crate::error::{Result, invalid};
 use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};

@@ -14,22 +14,17 @@
 //! [`Layout`].
 
 use crate::codes::layout::NIBBLE;
-pub use crate::codes::layout::{Layout, MAX_COLUMNS};
+pub use crate::codes::layout::{BLOCK, Layout, Line, MAX_COLUMNS};
 use crate::codes::memory::Lines;
 use crate::error::{Result, invalid};
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 
-/// Vectors in a block: the bytes of one AVX-512 register.
-pub const BLOCK: usize = 64;
 /// The most vectors of one packed array: beyond every memory, and their bytes can still be counted.
 pub const MAX_VECTORS: usize = 1 << 48;
 
 /// Blocks that change their layout at once.
 const RELAID: usize = 1024;
-
-/// A byte of each vector of a block: one column, or two of nibbles.
-pub type Line = [u8; BLOCK];
 
 /// Bytes that `len` packed vectors of `n_lines` bytes take.
 #[must_use]

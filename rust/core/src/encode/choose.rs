@@ -1,12 +1,13 @@
 //! Choosing codes for a chunk of vectors: scores first, then the encoder that was asked for.
 
 use super::beam::Beam;
+use super::encoder::{CHUNK, Encoder};
 use super::greedy::Greedy;
 use super::lanes::Lanes;
 use super::local_search::Search;
 use super::scores::Scores;
 use super::target::{Rows, Target};
-use super::{CHUNK, Encoder, Encoding, Start};
+use super::{Encoding, Start};
 use crate::codebooks::Selection;
 use crate::error::Result;
 use crate::isa::{self, Kernel, Level};

@@ -1,12 +1,12 @@
 //! How good given codes are.
 
-use super::target::Rows;
-use super::{CHUNK, Loss, Target};
+use super::encoder::CHUNK;
+use super::target::{Rows, check_rows};
+use super::{Loss, Target};
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::Result;
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
-use crate::vectors::Vectors;
 use ndarray::{Array1, ArrayView2};
 use rayon::prelude::*;
 
@@ -63,16 +63,4 @@ pub fn error_bounds<'a>(
     // No square of a difference of two f32 underflows.
     let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;
     Ok(squares.mapv_into(|square| square.sqrt() * up))
-}
-
-pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
-    check_rows_of("codes", codes.nrows(), x)
-}
-
-/// Refuses other than a row of `what` for each of `x`.
-pub(super) fn check_rows_of(what: &str, rows: usize, x: &dyn Vectors) -> Result<()> {
-    if rows == x.n() {
-        return Ok(());
-    }
-    Err(invalid!("{what} have {rows} rows, X has {}", x.n()))
 }

@@ -14,13 +14,12 @@
 //! A trunk, codebooks of all dimensions, is encoded before the groups, which then approximate what it leaves; in the next
 //! sweep it is encoded given the groups. It is rotated too, so that all work on the same numbers.
 
-use super::errors::{check_rows, errors};
+use super::errors::errors;
 use super::rotation::Rotation;
-use super::target::{Rest, StretchedTarget};
+use super::target::{Rest, StretchedTarget, check_rows};
 use super::{Encode, Encoder, Encoding, Improved, Loss, Objective, Start, Target};
-use crate::codebooks::{Codebooks, Selection};
+use crate::codebooks::{Codebooks, Grouping, Selection};
 use crate::error::Result;
-use crate::model::Grouping;
 use crate::monitor::Monitor;
 use crate::parallel;
 use crate::vectors::Vectors;
@@ -97,6 +96,22 @@ impl Group {
                 sums.iter_mut().zip(word).for_each(|(sum, c)| *sum += c);
             }
         });
+    }
+}
+
+impl Grouping {
+    /// What encodes group by group.
+    ///
+    /// # Errors
+    /// See [`check`](Self::check).
+    pub fn encoder(
+        &self,
+        codebooks: &Codebooks,
+        objective: &Objective,
+        encoding: Encoding,
+    ) -> Result<GroupedEncoder> {
+        self.check(codebooks)?;
+        GroupedEncoder::new(codebooks, self, objective, encoding)
     }
 }
 

@@ -26,13 +26,10 @@
 
 use super::levels::{self, LEVELS, Levels};
 use super::local_search_tables;
-use super::perturbation::{Random, drawn};
+use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
 use super::space::Space;
 use crate::isa::Level;
-
-/// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
-pub(super) const SWEEPS: usize = 16;
 
 /// The search for the codes of some vectors.
 #[derive(Default)]

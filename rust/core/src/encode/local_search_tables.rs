@@ -7,55 +7,15 @@
 //! A turn that changes nothing then costs a few instructions, and most turns change nothing: for M = K = 16 a code takes
 //! less than half of the time.
 //!
-//! Beyond [`MOST`] codewords a row over all codebooks is longer than those of a turn, and turns are cheaper than changes.
+//! Beyond [`MOST`](super::gram_rows::MOST) codewords a row over all codebooks is longer than those of a turn, and turns are cheaper than changes.
 
-use super::gram::Gram;
+use super::gram_rows::GramRows;
 use super::levels::{LEVELS, Levels};
-use super::perturbation::{Random, drawn};
+use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
 use super::space::Space;
 use super::state::State;
 use crate::isa::{HALF, Level};
-
-/// Codewords of a codebook up to which tables pay.
-pub(super) const MOST: usize = LEVELS;
-/// A bound on the sweeps of a round: that of the other search.
-const SWEEPS: usize = super::local_search::SWEEPS;
-
-/// The Gram matrix by rows over all codebooks, one after the other.
-pub(super) struct Rows {
-    data: Vec<Levels>,
-    /// Numbers that a codebook has in a row.
-    pub(super) size: usize,
-    /// Levels of a row.
-    width: usize,
-}
-
-impl Rows {
-    /// Of `m` codebooks of `k` codewords; `None` where these are too many.
-    pub(super) fn new(gram: &Gram, m: usize, k: usize) -> Option<Self> {
-        if k > MOST {
-            return None;
-        }
-        let size = k.next_multiple_of(HALF);
-        let width = (m * size).div_ceil(LEVELS);
-        let mut data = vec![Levels::ZERO; m * size * width];
-        for (row, to) in data.chunks_exact_mut(width).enumerate() {
-            let (book, codeword) = (row / size, row % size);
-            if codeword < k {
-                let numbers = to.iter_mut().flat_map(|levels| &mut levels.0);
-                let from = (0..m).flat_map(|other| &gram.row(book, codeword, other)[0].0[..size]);
-                numbers.zip(from).for_each(|(to, &from)| *to = from);
-            }
-        }
-        Some(Self { data, size, width })
-    }
-
-    #[inline(always)]
-    fn row(&self, book: usize, codeword: usize) -> &[Levels] {
-        &self.data[(book * self.size + codeword) * self.width..][..self.width]
-    }
-}
 
 /// The changes of each round, which are those of all vectors.
 struct Plan {
@@ -98,7 +58,7 @@ struct Tables {
 
 /// One vector's search.
 struct One<'a> {
-    rows: &'a Rows,
+    rows: &'a GramRows,
     tables: &'a mut Tables,
     state: State,
     beta: f32,
@@ -113,7 +73,7 @@ type Weight = (i16, u32, f32);
 pub(super) fn run<L: Level>(
     vectors: &Rounded,
     space: &Space<'_>,
-    rows: &Rows,
+    rows: &GramRows,
     (rounds, seed): (usize, u64),
     codes: &mut [u8],
 ) {
@@ -142,7 +102,7 @@ pub(super) fn run<L: Level>(
 impl Tables {
     /// Brings in vector `v`.
     #[inline(always)]
-    fn bring(&mut self, vectors: &Rounded, space: &Space<'_>, rows: &Rows, v: usize, code: &[u8]) {
+    fn bring(&mut self, vectors: &Rounded, space: &Space<'_>, rows: &GramRows, v: usize, code: &[u8]) {
         self.trial.fill(Levels::ZERO);
         for (book, &codeword) in code.iter().enumerate() {
             let place = vectors.place(space, book, v).start;

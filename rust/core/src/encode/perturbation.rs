@@ -1,12 +1,14 @@
 //! What a round of local search perturbs: the same for all vectors, so that a code depends on nothing but its vector and
 //! the seed.
 
+use super::gram_rows::MOST;
 use super::levels::LEVELS;
-use super::local_search_tables;
 use super::space::Space;
 
 /// A perturbation takes the best of one in so many codewords: one of all at random would seldom be of any use.
 const DRAWN: usize = 16;
+/// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
+pub(super) const SWEEPS: usize = 16;
 
 /// Draws what a round perturbs: writes to `perturbed` some codebooks, each with the first of the codewords drawn, and puts
 /// these codebooks last in `order`. How many codewords are drawn for each.
@@ -20,7 +22,7 @@ pub(super) fn drawn(
     // A power of two: they are lanes of one register.
     let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
     // Measured on SIFT: of 16 codebooks of 16 codewords 3 or 4 find most in a given time, of 8 of 256 it is 3.
-    let times = if space.n_codewords <= local_search_tables::MOST { m / 4 } else { 3 * m / 8 };
+    let times = if space.n_codewords <= MOST { m / 4 } else { 3 * m / 8 };
     let mut taken = 0u64;
     for _ in 0..times.max(1) {
         let mut book = random.below(m);

@@ -1,9 +1,8 @@
 //! Rotations: products of vectors with the columns of a matrix, for codebooks that lie in subspaces.
 
-use super::Product;
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa};
-use crate::linalg::gemm::{Panels, Tiles};
+use crate::linalg::gemm::{Panels, Product, Tiles};
 use crate::monitor::Monitor;
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, ArrayView2};

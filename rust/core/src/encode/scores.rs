@@ -12,7 +12,7 @@
 //! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. Without a base the p come from the
 //! products that the score holds already.
 
-use super::Encoder;
+use super::encoder::Encoder;
 use super::space::Vector;
 use super::target::Row;
 use crate::isa::Level;

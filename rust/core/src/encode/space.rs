@@ -1,13 +1,13 @@
 //! Where a search for codes takes place: the scores of one vector, and the Gram matrix that all vectors share.
 
 use super::gram::Gram;
-use super::local_search_tables::Rows;
+use super::gram_rows::GramRows;
 
 /// What all vectors share.
 pub(super) struct Space<'a> {
     pub(super) gram: &'a Gram,
     /// Its rows over all codebooks, where these have so few codewords that tables pay.
-    pub(super) rows: Option<&'a Rows>,
+    pub(super) rows: Option<&'a GramRows>,
     /// Codewords of a codebook.
     pub(super) n_codewords: usize,
     /// The same, padded to whole lanes.

@@ -4,11 +4,11 @@
 use super::nearest::{Desk, Nearest};
 use super::rotation::Rotation;
 use super::target::{Rows, Target};
-use super::{Encode, Improved, Loss, Product, errors};
+use super::{Encode, Improved, Loss, errors};
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::error::{Result, invalid};
 use crate::isa::{self, Isa};
-use crate::linalg::gemm::Tiles;
+use crate::linalg::gemm::{Product, Tiles};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use ndarray::{Array2, Array3, ArrayView2, s};

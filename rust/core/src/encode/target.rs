@@ -1,9 +1,9 @@
 //! What the codewords of a vector are to add up to, where part of its approximation is given.
 
-use super::errors::check_rows_of;
 use crate::error::{Result, invalid};
 use crate::vectors::basis::{Directions, Stretched};
 use crate::vectors::{Vectors, check_dim, read_finite};
+use ndarray::ArrayView2;
 
 /// Vectors to approximate, and what their approximations hold before any codeword is chosen.
 ///
@@ -68,6 +68,19 @@ impl Target<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Refuses other than a code for each of `x`.
+pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
+    check_rows_of("codes", codes.nrows(), x)
+}
+
+/// Refuses other than a row of `what` for each of `x`.
+fn check_rows_of(what: &str, rows: usize, x: &dyn Vectors) -> Result<()> {
+    if rows == x.n() {
+        return Ok(());
+    }
+    Err(invalid!("{what} have {rows} rows, X has {}", x.n()))
 }
 
 /// A target as [`Directions`] stretch it.

@@ -11,7 +11,7 @@
 //! rounded to f32, and so is the bound that it is compared with.
 
 use super::filter::Allowed;
-use super::search::Scored;
+use super::queries::Scored;
 use super::whole::Whole;
 use super::{Index, Reach, Within};
 use crate::error::{Result, invalid};

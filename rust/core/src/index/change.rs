@@ -5,81 +5,14 @@
 
 use super::Index;
 use super::column::Column;
-use super::ids::{Added, Ids};
 use super::lists;
-use super::partition::{Partition, Tail};
+use super::prepared::{Change, Kept, Kind, Place, State};
 use crate::codes::packed::PackedCodes;
 use crate::codes::store::Store;
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
-use ndarray::{Array2, ArrayView2};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What an index held when a change was prepared; each change makes another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State(u64);
-
-impl State {
-    pub(super) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        Self(COUNT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// A change that was prepared, for [`Index::apply`].
-#[must_use = "a change that is not applied does nothing"]
-pub struct Change {
-    pub(super) state: State,
-    /// How many vectors it adds, removes or replaces.
-    pub(super) n: usize,
-    pub(super) kind: Kind,
-}
-
-pub(super) enum Kind {
-    Nothing,
-    Append { laid: Laid, ids: Added, place: Place },
-    Replace { positions: Vec<usize>, laid: Laid },
-    Keep(Box<Kept>),
-}
-
-/// Where vectors are added.
-pub(super) enum Place {
-    End,
-    /// The codes are those of all that take the place of the last generations.
-    Lists(Tail),
-}
-
-/// Vectors as an index keeps them.
-pub(super) struct Laid {
-    /// With the side's column.
-    pub(super) codes: Array2<u8>,
-    /// The side's numbers, where it keeps them.
-    pub(super) numbers: Vec<f32>,
-    /// What the bytes of the side's column mean from now on.
-    pub(super) column: Option<Column>,
-    /// That column's bytes of vectors that are there, from some position on, where their intervals are laid anew.
-    pub(super) relaid: Vec<(usize, Vec<u8>)>,
-    /// A copy of codes that are mapped from a file.
-    pub(super) unmapped: Option<PackedCodes>,
-}
-
-/// What is left of an index.
-pub(super) struct Kept {
-    pub(super) packed: PackedCodes,
-    pub(super) column: Option<Column>,
-    pub(super) numbers: Vec<f32>,
-    pub(super) ids: Ids,
-    pub(super) partition: Option<Partition>,
-}
-
-impl Change {
-    /// How many vectors it adds, removes or replaces.
-    #[must_use]
-    pub fn n(&self) -> usize {
-        self.n
-    }
-}
+use ndarray::ArrayView2;
 
 impl Index {
     /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).

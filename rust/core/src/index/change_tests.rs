@@ -2,6 +2,7 @@
 
 use super::tests::{codes, model};
 use super::*;
+use crate::Metric;
 use ndarray::{Axis, array};
 use std::sync::atomic::{AtomicU64, Ordering};
 

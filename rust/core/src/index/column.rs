@@ -261,7 +261,7 @@ fn nearest(levels: &Levels, values: &[f32]) -> Vec<u8> {
 
 /// The edges that levels of earlier versions stand for.
 pub(super) mod former {
-    use super::{Edges, Levels};
+    use crate::scan::{Edges, Levels};
 
     /// Each level is the lowest that is not below the number, and the lowest of all is not above it.
     pub(crate) fn above(levels: &Levels) -> Box<Edges> {

@@ -1,7 +1,8 @@
 //! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids; and sets of each query.
 
 use super::Index;
-use super::whole::Part;
+use super::among::Among;
+use super::part::Part;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};
@@ -216,45 +217,6 @@ pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize)
         kept.push(positions.len());
     }
     Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
-}
-
-/// Ids that are asked many times whether one is among them: a bit for each number in their range where that takes no
-/// more memory than they do, else sorted.
-pub(super) struct Among {
-    first: i64,
-    bits: Vec<u64>,
-    sorted: Vec<i64>,
-}
-
-impl Among {
-    /// For about `asked` questions. Negative ids are among none.
-    pub(super) fn new(ids: &[i64], asked: usize) -> Self {
-        let valid = || ids.iter().copied().filter(|&id| id >= 0);
-        let (first, last) = (valid().min().unwrap_or(0), valid().max().unwrap_or(-1));
-        let words = (last.wrapping_sub(first).wrapping_add(1) as u64).div_ceil(64);
-        if words <= (ids.len() as u64).max(asked as u64 / 8) + 64 {
-            let mut bits = vec![0; words as usize];
-            for id in valid() {
-                let at = (id - first) as usize;
-                bits[at / 64] |= 1 << (at % 64);
-            }
-            return Self { first, bits, sorted: Vec::new() };
-        }
-        let mut sorted: Vec<i64> = valid().collect();
-        if !sorted.is_sorted() {
-            sorted.par_sort_unstable();
-        }
-        Self { first, bits: Vec::new(), sorted }
-    }
-
-    pub(super) fn contains(&self, id: i64) -> bool {
-        if !self.sorted.is_empty() {
-            return self.sorted.binary_search(&id).is_ok();
-        }
-        let at = id.wrapping_sub(self.first) as u64;
-        let word = usize::try_from(at / 64).ok().and_then(|word| self.bits.get(word));
-        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
 }
 
 #[cfg(test)]

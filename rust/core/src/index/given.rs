@@ -1,9 +1,11 @@
 //! Ids that were given, or chosen after some were: four bytes each as long as they fit.
 
-use super::ids::CHUNK;
 use crate::error::{Result, invalid};
 use rayon::prelude::*;
 use std::borrow::Cow;
+
+/// Ids that are looked at between two reports.
+pub(super) const CHUNK: usize = 1 << 16;
 
 /// An id for each position. A reader sees only the numbers, however they are kept.
 #[derive(Clone, Debug)]

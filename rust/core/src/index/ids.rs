@@ -1,8 +1,8 @@
 //! The numbers that name vectors: their positions, until others are given. None that the index ever chose or held is
 //! chosen again.
 
-use super::filter::Among;
-use super::given::Given;
+use super::among::Among;
+use super::given::{CHUNK, Given};
 use super::keys::{Keys, NewKeys};
 use crate::error::{Error, Result, invalid};
 use crate::monitor::{Counter, Monitor};
@@ -11,8 +11,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Ids that are looked at between two reports.
-pub(super) const CHUNK: usize = 1 << 16;
 /// Ids above which a table of their positions pays.
 const TABLE: usize = 1 << 12;
 

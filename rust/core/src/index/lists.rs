@@ -1,10 +1,10 @@
 //! Changes of an index whose vectors are divided into lists.
 
-use super::change::{Change, Kept, Kind, Laid, Place};
 use super::column::Column;
 use super::ids::Added;
 use super::partition::{Partition, Tail};
 use super::prepare::selected;
+use super::prepared::{Change, Kept, Kind, Laid, Place};
 use super::side::Side;
 use super::{Index, Reach};
 use crate::codes::packed::PackedCodes;

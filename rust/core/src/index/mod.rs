@@ -1,5 +1,6 @@
 //! Codes and ids, ready to be searched.
 
+mod among;
 mod candidates;
 mod certify;
 mod change;
@@ -12,11 +13,15 @@ mod ids;
 mod keys;
 mod lists;
 mod measure;
+mod part;
 mod partition;
 mod prepare;
+mod prepared;
 mod probing;
+mod queries;
 mod restored;
 mod search;
+mod settings;
 pub mod sharded;
 mod side;
 mod whole;
@@ -27,10 +32,7 @@ use crate::encode::Encode;
 use crate::error::{Result, invalid};
 use crate::model::Model;
 use crate::monitor::Monitor;
-use crate::vectors::metric::Metric;
 pub use candidates::{Candidates, rows_of};
-pub use change::Change;
-use change::State;
 pub(crate) use column::Column;
 pub use filter::Allowed;
 use frame::Frame;
@@ -41,35 +43,16 @@ pub(crate) use keys::Keys;
 pub use keys::shown;
 use ndarray::{Array2, ArrayView2, Axis, s};
 pub(crate) use partition::{Generation, Partition};
+pub use prepared::Change;
+use prepared::State;
 pub use probing::{Reach, Within};
 pub(crate) use restored::Parts;
 pub use search::Above;
+pub use settings::Settings;
 use side::Side;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-/// What an index measures, and what it keeps for that beside the codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// What scores measure.
-    pub metric: Metric,
-    /// Whether scores are multiplied by ‖x‖² / ⟨x, x̄⟩, one byte a vector: the approximation then has the length along x
-    /// that x has. For inner products only.
-    pub scale: bool,
-    /// Whether −½‖x̄ − c‖² is kept in f32 (four bytes per vector) besides the interval that it lies in (one byte). Euclidean
-    /// scores are exact without it too: more vectors are then scored to find the best.
-    pub exact_norms: bool,
-    /// Whether ‖x − x̄‖ is kept in f32 (four bytes per vector) besides the interval that it lies in (one byte), so that
-    /// [`Index::search_certified`] can prove its results. For inner products without a scale only.
-    pub residuals: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { metric: Metric::InnerProduct, scale: false, exact_norms: true, residuals: false }
-    }
-}
 
 /// A database of codes, one for each vector, and the model that decodes them.
 ///

@@ -1,9 +1,9 @@
 //! Preparing changes of an index: what takes long and may be cancelled, and leaves the index as it is.
 
 use super::Index;
-use super::change::{Change, Kept, Kind, Laid, Place};
 use super::column::Column;
 use super::ids::{self, Added};
+use super::prepared::{Change, Kept, Kind, Laid, Place};
 use super::side::Side;
 use crate::codes::packed::{PackedCodes, PackedView};
 use crate::error::{Result, invalid};

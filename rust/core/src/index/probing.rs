@@ -5,8 +5,8 @@
 //! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
 
 use super::filter::Allowed;
-use super::search::Scored;
-use super::whole::Part;
+use super::part::Part;
+use super::queries::Scored;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::isa::Isa;

@@ -2,32 +2,23 @@
 
 use super::column::{Column, Run};
 use super::filter::Allowed;
+use super::part::Part;
 use super::probing::{Reach, Within};
+use super::queries::{Scored, beyond};
 use super::side::Side;
-use super::whole::{Part, Whole};
+use super::whole::Whole;
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
-use crate::error::{Error, Result, argument, invalid};
+use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
 use crate::scan::{Adjust, Hits, Levels, Measure, Segment};
 use crate::search::rerank::Reranker;
 use crate::vectors::Vectors;
-use ndarray::{ArrayView1, ArrayView2, CowArray, Ix2};
+use ndarray::ArrayView2;
 
-/// Queries whose tables are held at once: 8 MB for M = 8.
-pub(super) const BATCH: usize = 1024;
 /// Scales that change nothing.
 const ONES: Levels = [1.0; 256];
-
-/// What a scan looks for the largest of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scored {
-    /// The metric's score of x̄.
-    Approximation,
-    /// ⟨q, x̄⟩ + ‖x − x̄‖.
-    Bound,
-}
 
 /// What is above a score.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,22 +29,6 @@ pub struct Above {
     pub ids: Vec<i64>,
     /// Their scores.
     pub scores: Vec<f32>,
-}
-
-/// A query whose inner products f32 cannot hold.
-pub(super) fn beyond(row: usize) -> Error {
-    argument!(
-        "Q",
-        "row {row} is too large: its inner products are beyond float32; scale queries or vectors down"
-    )
-}
-
-pub(super) fn check_finite(queries: &CowArray<'_, f32, Ix2>) -> Result<()> {
-    let is_finite = |row: ArrayView1<'_, f32>| row.iter().all(|value| value.is_finite());
-    match queries.outer_iter().position(|row| !is_finite(row)) {
-        Some(row) => Err(Error::NotFinite { what: "queries", row }),
-        None => Ok(()),
-    }
 }
 
 impl Index {

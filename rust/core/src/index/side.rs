@@ -11,7 +11,7 @@
 //! Norms follow from the codes. Cosines and distances are scored exactly, by [`measure`](super::measure), for the few
 //! vectors that the bounds leave over.
 
-use super::Settings;
+use super::settings::Settings;
 use crate::error::{Result, argument, invalid};
 use crate::vectors::metric::Metric;
 

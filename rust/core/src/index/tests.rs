@@ -1,4 +1,5 @@
 use super::*;
+use crate::Metric;
 use crate::codebooks::{Codebooks, Selection};
 use ndarray::{Array3, Axis, array};
 

@@ -3,12 +3,12 @@
 //! All parts share the tables, the choice of lists, the floor and the top-k of a query. So the results are those of one
 //! index that holds the vectors of all parts in their order, to the last bit, of equal scores the earlier vector first.
 
+use super::Index;
 use super::filter::Allowed;
 use super::measure::{self, Exact};
+use super::part::Part;
 use super::probing::{Lists, Reach, Within};
-use super::search::{BATCH, Scored, beyond, check_finite};
-use super::{Index, Partition};
-use crate::codes::packed::BLOCK;
+use super::queries::{BATCH, Scored, beyond, check_finite};
 use crate::error::{Result, invalid};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
@@ -23,27 +23,6 @@ use std::borrow::Cow;
 /// Queries of each thread whose tables are held at once where lists are searched, twice as many at least: each query
 /// is searched alone then, and its tables are still in a cache.
 const BRIEF: usize = 64;
-
-/// An index that is searched together with others.
-#[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
-    pub(super) index: &'a Index,
-    /// The position of its first vector among those of all parts: a multiple of 64, so that words of bits are of one part.
-    pub(super) first: usize,
-}
-
-impl<'a> Part<'a> {
-    /// Of an index with lists.
-    pub(super) fn partition(&self) -> &'a Partition {
-        self.index.partition.as_ref().expect("an index with lists")
-    }
-
-    /// Which words of bits for all positions are its own.
-    pub(super) fn words(&self) -> std::ops::Range<usize> {
-        let first = self.first / BLOCK;
-        first..first + self.index.len().div_ceil(BLOCK)
-    }
-}
 
 /// Parts in the order of their positions, at least one, and what of them a search may find.
 pub(super) struct Whole<'a> {

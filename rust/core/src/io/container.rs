@@ -1,6 +1,7 @@
 //! The container: a safetensors file with a checksum for each tensor and one for the header. Its layout is told in
 //! docs/file-format.md.
 
+use super::entries::Entries;
 use super::v1;
 use crate::error::{Error, Result, damaged};
 use crate::monitor::Monitor;
@@ -8,7 +9,6 @@ use safetensors::tensor::{Dtype, Metadata};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -27,9 +27,6 @@ const MAX_HEADER: u64 = 100_000_000;
 const PIECE: usize = 1 << 20;
 /// Where checksums of tensors are in the metadata.
 const CRC: &str = "crc32.";
-
-/// The metadata: names and texts.
-pub(super) type Entries = BTreeMap<String, String>;
 
 /// The numbers of a tensor.
 pub(super) enum Numbers<'a> {

@@ -1,7 +1,8 @@
 //! Indexes in files.
 #![allow(unsafe_code)] // to map files into memory
 
-use super::container::{Content, Entries, Numbers, Reader, Tensor};
+use super::container::{Content, Numbers, Reader, Tensor};
+use super::entries::Entries;
 use super::model::describe;
 use super::replace::replace;
 use super::{BYTES, open};

@@ -4,6 +4,7 @@
 //! reader meets the old one or the new one whole; a damaged one is an error. What a file holds can also be had as bytes.
 
 mod container;
+mod entries;
 mod index;
 mod model;
 mod replace;

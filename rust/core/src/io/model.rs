@@ -1,6 +1,7 @@
 //! Models in files.
 
-use super::container::{Content, Entries, Reader, Tensor};
+use super::container::{Content, Reader, Tensor};
+use super::entries::Entries;
 use super::replace::replace;
 use super::{BYTES, open, v1};
 use crate::codebooks::Codebooks;

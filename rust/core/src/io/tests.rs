@@ -1,4 +1,5 @@
-use super::container::{Content, Entries, Numbers, Reader, Tensor};
+use super::container::{Content, Numbers, Reader, Tensor};
+use super::entries::Entries;
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! The first version of the format: all metadata in one JSON object, and how a model encodes among the parameters of the
 //! Python package.
 
-use super::container::Entries;
+use super::entries::Entries;
 use crate::codebooks::Codebooks;
 use crate::encode::{Encoding, Loss, Start};
 use crate::error::{Result, invalid};

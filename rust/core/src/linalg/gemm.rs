@@ -12,7 +12,7 @@
 //! result depends neither on the other rows, nor on where the chunk begins, nor on the instruction set: products are
 //! added in order, each fused with its addition, also where the processor cannot do that in one instruction.
 
-use crate::isa::{Isa, Level};
+use crate::isa::{Isa, Kernel, Level};
 
 /// Columns of a panel.
 const PANEL: usize = 64;
@@ -153,6 +153,23 @@ fn block<L: Level, const N: usize>(
         for (n, sum) in sums.into_iter().enumerate() {
             L::store_floats(sum, &mut out[r * columns + n * L::LANES..]);
         }
+    }
+}
+
+/// The product of all tiles and panels, as [`multiply`] computes it.
+pub(crate) struct Product<'a> {
+    pub(crate) tiles: &'a Tiles,
+    pub(crate) rows: usize,
+    pub(crate) panels: &'a Panels,
+    pub(crate) start: &'a [f32],
+    pub(crate) out: &'a mut [f32],
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        multiply::<L>(self.tiles, self.rows, self.panels, self.start, self.out);
     }
 }
 

@@ -1,21 +1,19 @@
 //! A trained model: what encodes, decodes and searches.
 
-mod centroids;
 mod errors;
-mod grouping;
 mod recipe;
 mod subspaces;
 
+pub use crate::codebooks::Grouping;
 use crate::codebooks::{Codebooks, Selection};
+pub(crate) use crate::encode::checked_lists;
 use crate::encode::{self, Encode, Objective, OfUnit, Target};
+pub use crate::encode::{Centroids, MAX_LISTS, Reached};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::train::Training;
 use crate::vectors::Vectors;
 use crate::vectors::metric::Metric;
-pub(crate) use centroids::checked as checked_lists;
-pub use centroids::{Centroids, MAX_LISTS, Reached};
-pub use grouping::Grouping;
 use ndarray::{Array2, ArrayView2, Axis};
 pub use recipe::{Recipe, Structure};
 use serde_json::{Map, Value};

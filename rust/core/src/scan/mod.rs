@@ -15,8 +15,10 @@ mod adjust;
 mod bounds;
 mod brackets;
 mod each;
+mod finish;
 mod kernel;
 mod plan;
+mod run;
 mod scanner;
 mod score;
 mod segment;
@@ -25,25 +27,17 @@ pub(crate) mod topk;
 
 pub use adjust::{Adjust, Edges, Levels, Measure};
 pub use each::{Each, Sets};
+pub(crate) use finish::Finish;
 pub use segment::{Probe, Probes, Segment};
+pub use topk::Hits;
 
 use crate::error::Result;
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
 use crate::scan::tables::Tables;
 use crate::scan::topk::Key;
-use ndarray::Array2;
 use plan::Plan;
 use rayon::prelude::*;
-
-/// What a search found, best first.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hits {
-    /// (nq, k). −∞ where fewer than k vectors were searched.
-    pub scores: Array2<f32>,
-    /// (nq, k), positions of the vectors. −1 where fewer than k vectors were searched.
-    pub positions: Array2<i64>,
-}
 
 /// Finds the `k` best vectors of `segments` for each query of `tables`, on the threads of the current rayon pool. Each
 /// query searches the segments that `probes` names.
@@ -123,16 +117,6 @@ pub(crate) fn above(
     let plan = Plan::new(segments, (probes, each), tables, usize::MAX, isa)?;
     let queries: Vec<usize> = (0..tables.n_queries()).collect();
     plan.run(&queries, |query, _| floors[query], &Counter::new(monitor, plan.work()))
-}
-
-/// What becomes of the best that a query found, before the next queries are gone through.
-pub(crate) trait Finish: Sync {
-    /// Bytes that finishing one of the best reads.
-    fn n_bytes(&self) -> usize;
-    /// Asks for them.
-    fn prefetch(&self, key: Key);
-    /// What is returned of a query in the place of the best. `are_asked`: [`prefetch`](Self::prefetch) was called for each of them.
-    fn finish(&self, query: usize, best: &[Key], are_asked: bool, counter: &Counter<'_>) -> Result<Vec<Key>>;
 }
 
 /// Like [`search_each`], but returns what `finish` makes of the k best of each query, which come in any order.

@@ -1,52 +1,31 @@
-//! How the work of a search is divided: which threads pass over which codes for which queries, in what order, and how
-//! what they find becomes the best of each query.
+//! What a search is for: the codes, the queries, and what each of them may find.
 
-use super::brackets::{Brackets, Candidate};
 use super::kernel::Kernel;
-use super::scanner::{CALL, Found, Scanner};
 use super::tables::Tables;
-use super::topk::{Key, TopK};
-use super::{Each, Finish, Probe, Probes, Segment};
+use super::{Each, Probe, Probes, Segment};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
-use crate::isa::{self, Isa};
-use crate::monitor::{Counter, Monitor};
-use crate::parallel;
+use crate::isa::Isa;
 use rayon::prelude::*;
-use std::ops::Range;
 
-/// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
-const CHUNK_BYTES: usize = 256 << 10;
 /// Queries that share a pass over the codes.
-const GROUP: usize = 64;
+pub(super) const GROUP: usize = 64;
 /// How many queries of a group must go through a segment, on average, for all to pass over it together. Up to there it is
 /// better that each query goes through its best segments first, with its tables in the nearest cache.
 const SHARED: usize = 8;
-/// Blocks in a row that a sample takes.
-const SAMPLE_RUN: usize = 8;
-/// Blocks below which it does not pay to split the codes between threads.
-const MIN_PART: usize = 256;
-/// Lines of the next segment that are asked for while one is gone through.
-const AHEAD: usize = 64;
-/// Bytes that are asked for ahead, at most: they wait in L2 while another query goes through its segments.
-const ASKED_BYTES: usize = 256 << 10;
-/// Vectors that a query passes over alone between two reports.
-const HEARD: usize = 1 << 16;
-/// Candidates that a measure scores before another thread may take some.
-const MEASURED: usize = 128;
 
 /// What is the same for all queries of a search.
 pub(super) struct Plan<'a> {
     pub(super) segments: &'a [Segment<'a>],
-    probes: Probes<'a>,
+    pub(super) probes: Probes<'a>,
     pub(super) each: Each<'a>,
     pub(super) tables: &'a Tables,
     pub(super) kernel: Kernel,
     /// Of each query, the vectors that it may find.
-    n: Vec<usize>,
+    pub(super) n: Vec<usize>,
     /// Before each segment, the blocks of those before it; and all of them.
-    starts: Vec<usize>,
-    k: usize,
+    pub(super) starts: Vec<usize>,
+    pub(super) k: usize,
     /// Whether the best are wanted in order.
     pub(super) is_sorted: bool,
     /// Whether each query goes through its segments alone, best first, since few queries share a segment.
@@ -124,7 +103,7 @@ impl<'a> Plan<'a> {
     }
 
     /// How many vectors to find for a query.
-    fn k(&self, query: usize) -> usize {
+    pub(super) fn k(&self, query: usize) -> usize {
         self.k.min(self.n[query])
     }
 
@@ -136,269 +115,4 @@ impl<'a> Plan<'a> {
             Probes::Each(probes) => probes.iter().flatten().map(|probe| of(probe.segment)).sum(),
         }
     }
-
-    /// [`split`] of all blocks and so many queries.
-    pub(super) fn split(&self, n_queries: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
-        split(self.starts[self.segments.len()], n_queries, rayon::current_num_threads())
-    }
-
-    /// The at most k best of each of `queries`, which are all there are.
-    pub(super) fn run_all(
-        &self,
-        queries: Vec<usize>,
-        counter: &Counter<'_>,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<Vec<Key>>> {
-        let guess = |query: usize, share: usize| self.guess(query, share);
-        let mut found = self.run(&queries, guess, counter)?;
-        // A guess that was too high: hardly ever (see `guess`).
-        let missed: Vec<usize> =
-            queries.into_iter().filter(|&query| found[query].len() < self.k(query)).collect();
-        if !missed.is_empty() {
-            let again = self.run(&missed, |_, _| f32::NEG_INFINITY, &Counter::new(monitor, 0))?;
-            missed.into_iter().zip(again).for_each(|(query, again)| found[query] = again);
-        }
-        Ok(found)
-    }
-
-    /// What `finish` makes of the best of some queries, each of which goes through its segments alone. While one does, what
-    /// finishing the one before will read is on its way from memory.
-    pub(super) fn run_finished(
-        &self,
-        queries: Range<usize>,
-        finish: &dyn Finish,
-        counter: &Counter<'_>,
-    ) -> Result<Vec<Vec<Key>>> {
-        let mut finished = Vec::with_capacity(queries.len());
-        let mut before: Vec<Key> = Vec::new();
-        for query in queries.clone() {
-            let ask = |range: Range<usize>| before[range].iter().for_each(|&key| finish.prefetch(key));
-            let is_little = before.len().saturating_mul(finish.n_bytes()) <= ASKED_BYTES;
-            let n_asked = if is_little { before.len() } else { 0 };
-            let found = self.scan_alone(query, f32::NEG_INFINITY, (n_asked, &ask), counter)?;
-            if query > queries.start {
-                finished.push(finish.finish(query - 1, &before, is_little, counter)?);
-            }
-            before = self.merge(query, [found]);
-        }
-        if !queries.is_empty() {
-            finished.push(finish.finish(queries.end - 1, &before, false, counter)?);
-        }
-        Ok(finished)
-    }
-
-    /// The at most k best of each of `queries`, sorted, of those that reach what `guess` says of a query, where a sample
-    /// may be 1 / `share` of the codes: fewer than k where that is too high.
-    pub(super) fn run(
-        &self,
-        queries: &[usize],
-        guess: impl Fn(usize, usize) -> f32 + Sync,
-        counter: &Counter<'_>,
-    ) -> Result<Vec<Vec<Key>>> {
-        let (parts, groups) = self.split(queries.len());
-        let tasks = groups.iter().flat_map(|group| parts.iter().map(move |blocks| (group, blocks)));
-        let tasks: Vec<_> = tasks.collect();
-        let found = tasks.into_par_iter().with_max_len(1).map(|(group, blocks)| {
-            if self.is_by_query && parts.len() == 1 {
-                let alone = |&query: &usize| self.scan_alone(query, guess(query, 32), (0, &|_| ()), counter);
-                return queries[group.clone()].iter().map(alone).collect();
-            }
-            let mut scanners: Vec<_> = queries[group.clone()]
-                .iter()
-                .map(|&query| {
-                    let floor = guess(query, 32 * parts.len());
-                    (query, Scanner::new(self, query, self.k(query), floor))
-                })
-                .collect();
-            self.scan(&mut scanners, blocks.clone(), counter)?;
-            Ok(scanners.into_iter().map(|(_, scanner)| (scanner.guess(), scanner.into_found())).collect())
-        });
-        let found = found.collect::<Result<Vec<Vec<(f32, Found)>>>>()?;
-        if parts.len() == 1 {
-            let found = found.into_iter().flatten().zip(queries).map(|(found, &query)| (query, [found]));
-            return Ok(self.merge_all(found));
-        }
-        // Of each query, what was found in every part.
-        let mut merged: Vec<Vec<(f32, Found)>> = queries.iter().map(|_| Vec::new()).collect();
-        let of = groups.iter().flat_map(|group| parts.iter().map(move |_| group));
-        for (found, group) in found.into_iter().zip(of) {
-            merged[group.clone()].iter_mut().zip(found).for_each(|(merged, found)| merged.push(found));
-        }
-        Ok(self.merge_all(queries.iter().copied().zip(merged)))
-    }
-
-    /// The best of each query, of what was found in all parts.
-    fn merge_all<T: IntoIterator<Item = (f32, Found)> + Send>(
-        &self,
-        found: impl Iterator<Item = (usize, T)>,
-    ) -> Vec<Vec<Key>> {
-        let merge = |(query, found): (usize, T)| self.merge(query, found);
-        match self.segments[0].adjust.measure() {
-            // It takes time to measure.
-            Some(_) => found.collect::<Vec<_>>().into_par_iter().map(merge).collect(),
-            None => found.map(merge).collect(),
-        }
-    }
-
-    /// A score that the k best most likely reach: the floor to start with.
-    ///
-    /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
-    /// where k / share are expected; `rank` is three standard deviations and some more above that.
-    /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
-    fn guess(&self, query: usize, share: usize) -> f32 {
-        if self.is_by_query {
-            return f32::NEG_INFINITY; // The best segments come first, and raise the floor as fast.
-        }
-        let (n, k) = (self.n[query], self.k(query));
-        let expected = k as f64 / share as f64;
-        let rank = (expected + 3.0 * expected.sqrt() + 2.0).ceil() as usize;
-        // Nothing to gain, or too few to choose from.
-        if rank * 4 > k || n < 8 * rank * share {
-            return f32::NEG_INFINITY;
-        }
-        let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
-        // Blocks of the query's segments, counted through: those before, and the next run.
-        let (mut before, mut next) = (0, 0);
-        for Probe { segment, base } in self.probes.of(query, self.segments.len()) {
-            let n_blocks = self.segments[segment].codes.n_blocks();
-            while next < before + n_blocks {
-                let start = next - before;
-                sample.scan((segment, base), start..n_blocks.min(start + SAMPLE_RUN));
-                next += SAMPLE_RUN * share;
-            }
-            before += n_blocks;
-        }
-        sample.floor()
-    }
-
-    /// What a query finds in its segments, those of the largest base first. Meanwhile `ask` is called for each of so many numbers.
-    fn scan_alone(
-        &self,
-        query: usize,
-        guess: f32,
-        (n_asked, ask): (usize, &dyn Fn(Range<usize>)),
-        counter: &Counter<'_>,
-    ) -> Result<(f32, Found)> {
-        let mut scanner = Scanner::new(self, query, self.k(query), guess);
-        let mut probes: Vec<Probe> = self.probes.of(query, self.segments.len()).collect();
-        // Sets of a query's own are gone through in order.
-        if self.each.is_all() {
-            probes.sort_unstable_by(|a, b| b.base.total_cmp(&a.base));
-        }
-        let mut rows = 0;
-        for (i, &Probe { segment: at, base }) in probes.iter().enumerate() {
-            ask(n_asked * i / probes.len()..n_asked * (i + 1) / probes.len());
-            let codes = self.segments[at].codes;
-            if let Some(next) = probes.get(i + 1) {
-                // The kernel asks for a line of the next segment with each of this one: for all, but where this one is shorter, or
-                // is not filtered.
-                let next = self.segments[next.segment].codes;
-                let asked = if i == 0 || codes.n_blocks() > CALL { 0 } else { codes.n_blocks() };
-                let more =
-                    [asked, asked + AHEAD.div_ceil(codes.n_lines())].map(|end| end.min(next.n_blocks()));
-                isa::prefetch(next.lines(more[0]..more[1]).as_flattened());
-                scanner.then(next.lines(0..next.n_blocks()));
-            } else {
-                scanner.then(&[]);
-            }
-            let chunk = parallel::rows(CHUNK_BYTES / codes.n_lines()).div_ceil(BLOCK);
-            for first in (0..codes.n_blocks()).step_by(chunk) {
-                let next = codes.n_blocks().min(first + chunk);
-                scanner.scan((at, base), first..next);
-                rows += codes.len().min(next * BLOCK) - first * BLOCK;
-                if rows >= HEARD {
-                    counter.add(std::mem::take(&mut rows) as u64)?;
-                }
-            }
-        }
-        if probes.is_empty() {
-            ask(0..n_asked);
-        }
-        counter.add(rows as u64)?;
-        Ok((scanner.guess(), scanner.into_found()))
-    }
-
-    /// Takes all scanners over `blocks` of all segments, chunk by chunk.
-    fn scan(
-        &self,
-        scanners: &mut [(usize, Scanner<'_>)],
-        blocks: Range<usize>,
-        counter: &Counter<'_>,
-    ) -> Result<()> {
-        let n_segments = self.segments.len();
-        let visits = scanners.iter().enumerate().flat_map(|(i, &(query, _))| {
-            self.probes.of(query, n_segments).map(move |probe| (probe.segment, i, probe.base))
-        });
-        let mut visits: Vec<(usize, usize, f32)> = visits.collect();
-        // Those of one query are in order.
-        if scanners.len() > 1 {
-            visits.sort_unstable_by_key(|&(segment, i, _)| (segment, i));
-        }
-        for probing in visits.chunk_by(|one, other| one.0 == other.0) {
-            let at = probing[0].0;
-            let segment = &self.segments[at];
-            let here = self.starts[at]..self.starts[at + 1];
-            let blocks = blocks.start.max(here.start)..blocks.end.min(here.end);
-            if blocks.is_empty() {
-                continue;
-            }
-            let blocks = blocks.start - here.start..blocks.end - here.start;
-            let rows = parallel::rows(CHUNK_BYTES / segment.codes.n_lines());
-            for chunk in ranges(blocks.len(), rows.div_ceil(BLOCK)) {
-                let chunk = blocks.start + chunk.start..blocks.start + chunk.end;
-                probing.iter().for_each(|&(_, i, base)| scanners[i].1.scan((at, base), chunk.clone()));
-                let rows = (chunk.end * BLOCK).min(segment.codes.len()).saturating_sub(chunk.start * BLOCK);
-                counter.add((rows * probing.len()) as u64)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The best of a query over all parts, sorted; `found` says of each part the guess and what was found.
-    fn merge(&self, query: usize, found: impl IntoIterator<Item = (f32, Found)>) -> Vec<Key> {
-        let k = self.k(query);
-        let mut found = found.into_iter().peekable();
-        let (mut best, mut brackets, mut guess) = (TopK::new(k), Brackets::new(k), f32::NEG_INFINITY);
-        while let Some((part_guess, part)) = found.next() {
-            guess = guess.max(part_guess);
-            match part {
-                // The only one.
-                Found::Known(keys) if best.is_empty() && found.peek().is_none() => return keys,
-                Found::Known(keys) => keys.into_iter().for_each(|key| best.push(key)),
-                Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
-            }
-        }
-        let candidates = brackets.into_candidates();
-        if let Some(measure) = self.segments[0].adjust.measure() {
-            let measured =
-                candidates.par_iter().with_min_len(MEASURED).map(|&Candidate { segment, at, .. }| {
-                    let segment = &self.segments[segment];
-                    let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
-                    Key::new(measure.score(query, &code, segment.list), segment.position(at))
-                });
-            // Those below the guess were not all looked for.
-            let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();
-            measured.into_iter().for_each(|key| best.push(key));
-        }
-        best.into_sorted()
-    }
-}
-
-/// Ranges of blocks and of queries; each thread takes one of each at a time.
-///
-/// Queries are split if every thread gets some that share a pass over the codes; else the codes are.
-fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
-    if n_queries >= 4 * n_threads {
-        // As many groups for each thread, none above GROUP.
-        let n_groups = n_threads * n_queries.div_ceil(n_threads * GROUP);
-        return (ranges(n_blocks, n_blocks), ranges(n_queries, n_queries.div_ceil(n_groups)));
-    }
-    let parts = n_threads.min(n_blocks / MIN_PART).max(1);
-    (ranges(n_blocks, n_blocks.div_ceil(parts)), ranges(n_queries, GROUP))
-}
-
-/// 0..n in pieces of `size`; one empty piece if n is 0.
-fn ranges(n: usize, size: usize) -> Vec<Range<usize>> {
-    let starts = (0..n.max(1)).step_by(size.max(1));
-    starts.map(|start| start..n.min(start + size)).collect()
 }

@@ -5,7 +5,6 @@
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
 use crate::error::{Error, Result, argument, invalid};
-use crate::scan::Hits;
 use ndarray::Array2;
 
 /// Score and position of a candidate as one integer.
@@ -128,6 +127,15 @@ impl TopK {
             self.keys.truncate(self.k);
         }
     }
+}
+
+/// What a search found, best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hits {
+    /// (nq, k). −∞ where fewer than k vectors were searched.
+    pub scores: Array2<f32>,
+    /// (nq, k), positions of the vectors. −1 where fewer than k vectors were searched.
+    pub positions: Array2<i64>,
 }
 
 /// The most results, queries × k, that a search returns at once: 24 GB of scores and positions.

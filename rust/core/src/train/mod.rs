@@ -5,7 +5,6 @@
 
 pub mod anneal;
 pub mod applied;
-mod balanced;
 pub mod coded;
 pub mod equations;
 pub mod init;
@@ -23,10 +22,9 @@ pub use parameters::{Init, Training};
 pub use shards::{Local, Shards};
 
 use crate::codebooks::Codebooks;
-use crate::encode::{Encode, Loss, encoder};
+use crate::encode::{Centroids, Encode, Loss, encoder};
 use crate::error::Result;
 use crate::linalg::conjugate::System;
-use crate::model::Centroids;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use anneal::{pass_seed, perturbed};

@@ -1,9 +1,8 @@
 //! The vectors that are trained on, as the training loop sees them: sums, and small samples. So they may lie anywhere.
 
 use crate::codebooks::Codebooks;
-use crate::encode::{Encode, Loss, Objective, Target};
+use crate::encode::{Centroids, Encode, Loss, Objective, Target};
 use crate::error::Result;
-use crate::model::Centroids;
 use crate::monitor::Monitor;
 use crate::train::applied;
 use crate::train::equations::NormalEquations;

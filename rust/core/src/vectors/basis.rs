@@ -4,7 +4,6 @@
 //! A stretch the directions that queries use most, so that LᵀL is like W there. For vectors and codebooks that are both
 //! stretched, the metric is the plain one: encoders and updates stay what they are.
 
-use crate::codebooks::Codebooks;
 use crate::error::{Result, invalid};
 use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1};
@@ -64,22 +63,6 @@ impl Directions {
         Ok(Stretched { directions: self, vectors: x })
     }
 
-    /// L c for each codeword.
-    ///
-    /// # Errors
-    /// `codebooks` have another d, or a codeword overflows.
-    pub fn stretch(&self, codebooks: &Codebooks) -> Result<Codebooks> {
-        self.map(codebooks, |_| 1.0)
-    }
-
-    /// L⁻¹ c for each codeword: the reverse of [`stretch`](Self::stretch).
-    ///
-    /// # Errors
-    /// `codebooks` have another d.
-    pub fn relax(&self, codebooks: &Codebooks) -> Result<Codebooks> {
-        self.map(codebooks, |square| -1.0 / (1.0 + square))
-    }
-
     /// L s for each row s of sums of vectors.
     ///
     /// # Errors
@@ -96,23 +79,8 @@ impl Directions {
         Ok(sums)
     }
 
-    fn map(&self, codebooks: &Codebooks, factor: impl Fn(f64) -> f64 + Copy) -> Result<Codebooks> {
-        if codebooks.dim() != self.dim() {
-            return Err(invalid!(
-                "directions have {} dimensions, the codebooks have {}",
-                self.dim(),
-                codebooks.dim()
-            ));
-        }
-        let mut words = codebooks.view().mapv(f64::from);
-        for mut book in words.outer_iter_mut() {
-            book.outer_iter_mut().for_each(|word| self.add(word, factor));
-        }
-        Codebooks::new(words.mapv(|value| value as f32))
-    }
-
     /// x += Σ f(‖a‖²) a⟨a, x⟩. As the rows are orthogonal, one after the other is the same as all at once.
-    fn add(&self, mut x: ArrayViewMut1<'_, f64>, factor: impl Fn(f64) -> f64) {
+    pub(crate) fn add(&self, mut x: ArrayViewMut1<'_, f64>, factor: impl Fn(f64) -> f64) {
         for row in self.rows.outer_iter() {
             let row = row.mapv(f64::from);
             let share = factor(row.dot(&row)) * row.dot(&x);
@@ -154,6 +122,7 @@ impl Vectors for Stretched<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codebooks::Codebooks;
     use ndarray::{Array3, array};
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Shard, Shards};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
+use crate::index::among::Among;
 use crate::index::filter::{self, Allowed};
 use crate::monitor::Monitor;
 use crate::scan::Sets;
@@ -15,7 +16,7 @@ impl Shards {
     /// # Errors
     /// A cancelling monitor.
     pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
-        let among = filter::Among::new(ids, self.len());
+        let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
     }
 

@@ -3,12 +3,11 @@
 //! As in the Python package: lists of more than [`LARGE`] times the mean are split, at the cost of the smallest, until none
 //! is left. Its random draws are others, and so are its centroids.
 
-use super::lists::centroids;
-use super::weights::check_weights;
-use crate::encode::Loss;
+use super::centroids::centroids;
+use crate::encode::{Centroids, Loss};
 use crate::error::{Result, argument};
-use crate::model::Centroids;
 use crate::monitor::Monitor;
+use crate::train::weights::check_weights;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng, seq::index};

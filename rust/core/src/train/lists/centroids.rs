@@ -1,6 +1,5 @@
 //! The centroids of lists, given which vectors are in which.
 
-pub use super::balanced::balanced;
 use crate::encode::Loss;
 use crate::error::{Result, invalid};
 use crate::monitor::{Counter, Monitor};

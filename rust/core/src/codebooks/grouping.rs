@@ -1,8 +1,7 @@
 //! Codebooks in groups: those of a group lie in a subspace that is orthogonal to the subspaces of the others. A few
 //! codebooks of all dimensions, the trunk, may come before them: the groups then approximate what it leaves.
 
-use crate::codebooks::{Codebooks, MAX_TOGETHER};
-use crate::encode::{Encoding, GroupedEncoder, Objective};
+use super::{Codebooks, MAX_TOGETHER};
 use crate::error::{Result, invalid};
 use ndarray::{Array2, ArrayView2};
 
@@ -106,20 +105,6 @@ impl Grouping {
             ));
         }
         Ok(())
-    }
-
-    /// What encodes group by group.
-    ///
-    /// # Errors
-    /// See [`check`](Self::check).
-    pub fn encoder(
-        &self,
-        codebooks: &Codebooks,
-        objective: &Objective,
-        encoding: Encoding,
-    ) -> Result<GroupedEncoder> {
-        self.check(codebooks)?;
-        GroupedEncoder::new(codebooks, self, objective, encoding)
     }
 }
 

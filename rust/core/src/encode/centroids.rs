@@ -1,8 +1,9 @@
 //! The first codebook of a model whose index is divided into lists: its codeword is not named by a code, but by the list
 //! that a vector is in.
 
+use super::Loss;
+use super::lists::ListFinder;
 use crate::codebooks::Codebooks;
-use crate::encode::{ListFinder, Loss};
 use crate::error::{Error, Result, argument, invalid};
 use crate::monitor::Monitor;
 use crate::vectors::metric::Metric;
