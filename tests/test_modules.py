@@ -44,7 +44,7 @@ class Crate:
         for file in folder.rglob("*.rs"):
             path = file.relative_to(folder).with_suffix("").parts
             path = path[:-1] if path[-1] in ("mod", "lib") else path
-            if "tests" not in path[-1:] and not path[-1:] == ("change_tests",):
+            if "tests" not in path[-1:] and path[-1:] != ("change_tests",):
                 self.text[path] = self.without_tests(file.read_text())
         self.shown = {path: self.reexports(path) for path in self.text}
 
@@ -88,8 +88,8 @@ class Crate:
             base, rest = base[:-1], rest[1:]
         if path[0] not in ("crate", "self", "super") and module + path[:1] not in self.text:
             return None
-        while rest and base + (rest[0],) in self.text:
-            base, rest = base + (rest[0],), rest[1:]
+        while rest and (*base, rest[0]) in self.text:
+            base, rest = (*base, rest[0]), rest[1:]
         if rest and rest[0] in self.shown.get(base, {}):
             shown = self.shown[base][rest[0]]
             if shown[-1] != "self":
@@ -130,7 +130,7 @@ def imports(folder):
             for name in names:
                 while name and name not in modules:
                     name = name.rpartition(".")[0]
-                if name and name != module and not file.name == "__init__.py":
+                if name and name != module and file.name != "__init__.py":
                     found[module].add(name)
     return found
 

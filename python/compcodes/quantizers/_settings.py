@@ -136,4 +136,4 @@ def stages(model: CompositionalCodes, n: int) -> dict[str, float]:
     named = losses.as_loss(loss_of(model))
     if not isinstance(named, losses.InnerProduct) or None not in (named.eta, named.weight_power):
         return {"fit": passes}
-    return {"choose loss": CANDIDATES * (ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}
+    return {"choose loss": (2 * CANDIDATES + ITERATIONS + 2) * min(n, SAMPLE), "fit": passes}

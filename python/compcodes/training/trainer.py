@@ -157,7 +157,7 @@ class Trainer:
         now = self.loss(codebooks, codes)
         record(now)
         for _ in range(0 if exact else self.max_iter):
-            better = self.reseeded(self.update(codebooks, codes, self.pull(now)), codes)
+            better = self.updated(codebooks, codes, now)
             better_codes, after = self.improve(better, codes)
             # The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
             if after > now:
@@ -183,9 +183,12 @@ class Trainer:
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
         """Return codebooks for `codes`, and codes for these with noise."""
-        pull = self.pull(self.loss(codebooks, codes))
-        codebooks = self.reseeded(self.update(codebooks, codes, pull), codes)
+        codebooks = self.updated(codebooks, codes, self.loss(codebooks, codes))
         return codebooks, self.improve(self.perturbed(codebooks, iteration, self.anneal), codes)[0]
+
+    def updated(self, codebooks: Floats, codes: Codes, objective: float) -> Floats:
+        """Return better codebooks for `codes`, whose mean loss is `objective`; none of their codewords is unused."""
+        return self.reseeded(self.update(codebooks, codes, self.pull(objective)), codes)
 
     def encode(self, codebooks: Floats) -> Codes:
         """Choose codes."""

@@ -1,8 +1,9 @@
 """Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
 
 No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
-long vectors do). So candidates are trained for a few iterations on a sample, which is then searched. They have as many
-codewords as the model: with fewer a smaller η is best, and would be chosen.
+long vectors do). So codebooks are trained for a few iterations on a sample, candidates go on from there by one more,
+and the sample is searched. There are as many codewords as the model has: with fewer a smaller η is best, and would be
+chosen.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from compcodes import _core, evaluate
 from compcodes.cluster import same_version, share_of_threads
 from compcodes.training.losses import InnerProduct
 from compcodes.training.shards import Local, Report
-from compcodes.training.trainer import Trainer
+from compcodes.training.trainer import Trained, Trainer
 
 __all__ = ["scaled", "tune"]
 
@@ -26,18 +27,23 @@ SAMPLE = 8000
 QUERIES = 4000
 """Of the set's own rows or of the sample queries: 1,000 cannot tell η = 4 from 8 on SIFT."""
 NEIGHBOURS = 10
-ITERATIONS = 5
+ITERATIONS = 4
+"""Of the training that candidates go on from. A whole training of five for each took three times as long and told
+neighbouring values apart no better: what is common to candidates is no noise between them."""
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 POWER = 3.0
 """Where the climb begins: sets of unequal norms that were tried ended at 3 or 4."""
 DEMANDS = (0.0, 0.5, 0.9)
+DEMAND = 0.5
 METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5
 """What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
-CANDIDATES = 9
+CANDIDATES = 8
 """About as many as are tried, for the progress that is shown."""
+COMMON = 3
+"""What the training that they go on from takes, beside one of them."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 
@@ -63,14 +69,13 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     trainer.shards.check()  # the rows that a sample has are not those that an error should name
     if trainer.shards.shape[0] <= trainer.n_codewords:  # codes are exact, or so few vectors that nothing can be learnt
         return InnerProduct(loss.eta or ETA, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
-    sample = Sample(trainer, queries)
+    sample = Sample(trainer, loss, queries)
     if loss.weight_power is None:
         start = InnerProduct(loss.eta or 2.0, 0.0, loss.demand or 0.0, loss.metric or 0.0)
-        spread = sample.norms.std() / (sample.norms.mean() or 1.0)
-        power = sample.climb(start, "weight_power", POWERS, POWER) if spread > EQUAL_NORMS else 0.0
+        power = sample.climb(start, "weight_power", POWERS, POWER) if sample.begin.weight_power else 0.0
         loss = replace(loss, weight_power=power)
     if loss.demand is None:
-        loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, 0.5))
+        loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, DEMAND))
     if loss.metric is None:
         loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY / len(sample.queries) ** 0.5))
     if loss.eta is None:
@@ -90,14 +95,16 @@ class Task:
     true: NDArray[np.int64]
     k: int
 
-    def found(self, loss: InnerProduct, start: NDArray[np.float32], report: Report | None) -> float:
-        """Return what a search finds of the nearest neighbours after a short training."""
-        trainer = replace(self.trainer, report=report).with_loss(loss, self.others)
-        trained = trainer.run(start)
-        model = _core.Model(trained.codebooks, trainer.selection)
+    def found(self, loss: InnerProduct, trained: Trained) -> float:
+        """Return what a search finds of the nearest neighbours after one more iteration of a training, for `loss`."""
+        trainer = self.trainer.with_loss(loss, self.others)
+        now = trainer.loss(trained.codebooks, trained.codes)
+        codebooks = trainer.updated(trained.codebooks, trained.codes, now)
+        own = trainer.improve(codebooks, trained.codes)[0]
+        model = _core.Model(codebooks, trainer.selection)
         anew = min(trainer.n_codebooks * trainer.n_codewords / trainer.shards.shape[0], 1)
         total = 0.0
-        for codes, share in ((trained.codes, 1 - anew), (trainer.encode(trained.codebooks), anew)):
+        for codes, share in ((own, 1 - anew), (trainer.encode(codebooks), anew)):
             index = _core.Index(model, "ip", False, False, False)
             index.add_codes(codes)
             ids = np.asarray(index.search(self.queries, self.k, n_jobs=trainer.n_jobs)[1])
@@ -105,13 +112,13 @@ class Task:
         return total
 
 
-def found_there(version: str, task: Task, loss: InnerProduct, start: NDArray[np.float32]) -> float:
+def found_there(version: str, task: Task, loss: InnerProduct, trained: Trained) -> float:
     """Try a candidate on a worker."""
     same_version(version)
     trainer, n_jobs = task.trainer, share_of_threads()
     if n_jobs is not None:
         trainer = replace(trainer, n_jobs=n_jobs, shards=replace(cast(Local, trainer.shards), n_jobs=n_jobs))
-    return replace(task, trainer=trainer).found(loss, start, None)
+    return replace(task, trainer=trainer).found(loss, trained)
 
 
 class Sample:
@@ -120,7 +127,7 @@ class Sample:
     Where vectors lie on several workers, candidates are tried there, a neighbour or two ahead of what is asked for.
     """
 
-    def __init__(self, trainer: Trainer, queries: NDArray[np.float32] | None) -> None:
+    def __init__(self, trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | None) -> None:
         rng = np.random.default_rng(trainer.seed)
         all_vectors, n = trainer.shards, trainer.shards.shape[0]
         order = rng.choice(n, min(n, SAMPLE + QUERIES), replace=False) if n > SAMPLE else np.arange(n)
@@ -137,49 +144,52 @@ class Sample:
         self.k = min(NEIGHBOURS, len(vectors))
         self.true = _core.exact_search(vectors, self.queries, self.k, n_jobs=trainer.n_jobs)[1]
         self.queries = scaled(self.queries, vectors)
-        self.norms = _core.norms(vectors)
-        anneal, rest = (ITERATIONS, 0) if trainer.anneal else (0, ITERATIONS)
+        norms = _core.norms(vectors)
+        spread = norms.std() / (norms.mean() or 1.0)
+        power = (POWER if spread > EQUAL_NORMS else 0.0) if loss.weight_power is None else loss.weight_power
+        demand = (0.0 if queries is None else DEMAND) if loss.demand is None else loss.demand
+        self.begin = InnerProduct(loss.eta or ETA, power, demand, loss.metric or 0.0)
+        """The values that climbs begin with."""
         shards = Local(vectors, n_jobs=trainer.n_jobs)
-        self.trainer = replace(trainer, shards=shards, anneal=anneal, max_iter=rest)
-        self.starts: dict[float | None, NDArray[np.float32]] = {}
+        self.trainer = replace(trainer, shards=shards, report=None)
+        self.report = trainer.report
+        self.common: dict[float | None, Trained] = {}
         self.scores: dict[InnerProduct, float] = {}
         engine = getattr(all_vectors, "engine", None)
         self.engine = engine if engine is not None and len(engine.places()) > 1 else None
-        self.task = Task(replace(self.trainer, report=None), self.queries, self.others, self.true, self.k)
+        self.task = Task(self.trainer, self.queries, self.others, self.true, self.k)
         self.shared = None if self.engine is None else self.engine.share(self.task)
         self.begun: dict[InnerProduct, Any] = {}
 
-    def start(self, loss: InnerProduct) -> NDArray[np.float32]:
-        """Return the codebooks that training begins with."""
-        if loss.metric not in self.starts:
-            self.starts[loss.metric] = self.trainer.with_loss(loss, self.others).start()
-        return self.starts[loss.metric]
+    def trained(self, loss: InnerProduct) -> Trained:
+        """Return the training that candidates of a metric go on from."""
+        if loss.metric not in self.common:
+            anneal, rest = (ITERATIONS, 0) if self.trainer.anneal else (0, ITERATIONS)
+            report = None if self.common else self._within()
+            trainer = replace(self.trainer, anneal=anneal, max_iter=rest, report=report)
+            trainer = trainer.with_loss(replace(self.begin, metric=loss.metric), self.others)
+            self.common[loss.metric] = trainer.run("residual")
+        return self.common[loss.metric]
 
-    def begin(self, loss: InnerProduct) -> None:
+    def try_out(self, loss: InnerProduct) -> None:
         """Have a candidate tried on a worker, if there are any."""
         loss = _whole(loss)
         if self.engine is not None and loss not in self.scores and loss not in self.begun:
-            start = self.start(loss)
-            self.begun[loss] = self.engine.submit(found_there, _core.__version__, self.shared, loss, start)
+            trained = self.trained(loss)
+            self.begun[loss] = self.engine.submit(found_there, _core.__version__, self.shared, loss, trained)
 
     def score(self, loss: InnerProduct) -> float:
         """Return the share of the nearest neighbours that a search finds after a short training."""
         loss = _whole(loss)
         if loss not in self.scores:
-            report = self.within()
             if self.engine is None:
-                self.scores[loss] = self.task.found(loss, self.start(loss), report)
+                self.scores[loss] = self.task.found(loss, self.trained(loss))
             else:
-                self.begin(loss)
+                self.try_out(loss)
                 self.scores[loss] = self.engine.gather([self.begun.pop(loss)])[0]
-                if report is not None:
-                    report(1, 1)
+            if self.report is not None:  # how many it takes is seen at the end
+                self.report(COMMON + min(len(self.scores), CANDIDATES), COMMON + CANDIDATES)
         return self.scores[loss]
-
-    def within(self) -> Report | None:
-        """Progress of one candidate as progress of the choice; how many it takes is seen at the end."""
-        report, tried = self.trainer.report, min(len(self.scores), CANDIDATES - 1)
-        return report and (lambda done, total: report(tried * total + done, CANDIDATES * total))
 
     def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float, by: float = 0.0) -> float:
         """Return the value of a parameter from which neither neighbour is better, `by` so much."""
@@ -191,7 +201,7 @@ class Sample:
         def score(at: int) -> float:
             for near in (at, at + 1, at - 1):
                 if 0 <= near < len(values):
-                    self.begin(changed(near))
+                    self.try_out(changed(near))
             return self.score(changed(at))
 
         at = values.index(start)
@@ -202,6 +212,11 @@ class Sample:
             if at != begin:
                 break
         return values[at]
+
+    def _within(self) -> Report | None:
+        """Progress of the common training as progress of the choice."""
+        report = self.report
+        return report and (lambda done, total: report(COMMON * done, (COMMON + CANDIDATES) * total))
 
 
 def _whole(loss: InnerProduct) -> InnerProduct:
