@@ -57,6 +57,12 @@ def test_pandas(quantizer, V):
     check(quantizer, V, numbers, is_shared=numbers.to_numpy())
     refused(frame, r"columns that are no numbers, 'id', 'vector': want a column of vectors, X\['…'\]")
     refused(pd.Series([V[0], None]), "X row 1 is missing")
+    refused(pd.Series([V[0], pd.NA], dtype=object), "X row 1 is missing")
+    nullable = numbers.astype("Float32")
+    np.testing.assert_array_equal(as_vectors(nullable, "X"), V)
+    nullable.iloc[7, 3] = pd.NA
+    refused(nullable, "X row 7 has a missing value: fill or drop it")
+    refused(pd.Series([1, None], dtype="Int64"), "X row 1 has a missing value: fill or drop it")
     index = cc.Index(quantizer, keys=True).add(frame["vector"], frame["id"])
     assert index.ids.tolist() == frame["id"].tolist()
     _, found = index.search(V[:2], 3, exclude=frame["id"][1:])
@@ -103,6 +109,20 @@ def test_pyarrow(quantizer, V):
     check(quantizer, V, pa.table({"v": fixed})["v"])
     check(quantizer, V, pa.table([pa.array(V[:, i]) for i in range(12)], names=list("abcdefghijkl")))
     check(quantizer, V, pa.FixedShapeTensorArray.from_numpy_ndarray(V))
+    tensor = pa.Tensor.from_numpy(V)
+    check(quantizer, V, tensor, is_shared=tensor.to_numpy())
+    check(quantizer, V, pa.Tensor.from_numpy(np.repeat(V, 2, axis=1)[:, ::2]))
+    lists = pa.array(V.tolist(), type=pa.list_(pa.float32()))
+    want = cc.Index(quantizer).add(V).search(V[5], 3)
+    columns = lists, lists.cast(pa.large_list(pa.float32())), fixed, pa.FixedShapeTensorArray.from_numpy_ndarray(V)
+    for one in (*(column[5] for column in columns), pa.Tensor.from_numpy(V[5])):
+        for found, right in zip(cc.Index(quantizer).add(V).search(one, 3), want, strict=True):
+            np.testing.assert_array_equal(found, right)
+    check(quantizer, V, list(lists))
+    refused(pa.array([None, [1.0]])[0], "X is missing")
+    refused(pa.array([[1.0, None]])[0], "X has 1 missing values")
+    refused(pa.scalar(1.0), r"X has shape \(\)")
+    refused(pa.SparseCOOTensor.from_dense_numpy(V), r"X is a sparse tensor: want a dense one, X\.to_tensor\(\)")
 
     class Capsule:
         """What other packages offer."""

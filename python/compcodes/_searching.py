@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -121,6 +121,12 @@ def above(
 
 def count_candidates(k: int, n_candidates: int | None, rerank: object, rerank_ids: ArrayLike | None) -> int:
     """Return how many vectors are compared exactly for each query, if there are vectors to compare with."""
+    if isinstance(rerank, Mapping):
+        raise ArgumentTypeError(
+            "rerank",
+            f"is a {type(rerank).__name__}: want rows of vectors with rerank_ids=, the id of each, or a function from "
+            "ids to their vectors, such as lambda ids: np.stack([vectors[id] for id in ids])",
+        )
     if rerank is None and n_candidates is not None:
         raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
     if rerank_ids is not None and (rerank is None or callable(rerank)):
