@@ -31,6 +31,7 @@ from compcodes.cli.common import (
 from compcodes.cli.compare_page import page
 from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
+from compcodes.data.files import replacing
 from compcodes.data.many import is_many
 from compcodes.plot import thinned
 from compcodes.progress import Bar
@@ -155,10 +156,8 @@ def _report(args: argparse.Namespace, found: dict[str, Any]) -> None:
     """Write the page, replacing an earlier one at once."""
     if args.output is None:
         return
-    beside = Path(f"{args.output}.part")
-    with written(args.output):
+    with written(args.output), replacing(args.output) as beside:
         beside.write_text(page(found, Path(args.vectors).name), encoding="utf-8")
-        beside.replace(args.output)
 
 
 def show(result: dict[str, Any]) -> None:

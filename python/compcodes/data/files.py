@@ -7,7 +7,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
@@ -89,20 +90,10 @@ def save(path: PathLike, array: ArrayLike) -> None:
     if path.suffix.lower() != ".npy":
         raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
     array = np.asarray(array)
-    target = Path(os.path.realpath(path))
     try:
-        partial = new_file(target.parent)
-        try:
-            with partial.open("r+b") as file:
-                # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
-                np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                partial.chmod(stat.S_IMODE(target.stat().st_mode))
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(path) as partial, partial.open("r+b") as file:
+            # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
+            np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
     except OSError as error:
         if error.errno is None:
             raise
@@ -116,8 +107,41 @@ class _Writer:
         self.write = file.write
 
 
+@contextmanager
+def replacing(path: PathLike) -> Iterator[Path]:
+    """Give a new file, to be written in the block, which then takes the place of `path` as a whole.
+
+    After a block that fails it is gone, and `path` is as it was.
+    """
+    target = Path(os.path.realpath(path))
+    partial = new_file(target.parent)
+    try:
+        yield partial
+        with partial.open("r+b") as file:
+            os.fsync(file.fileno())
+        if target.exists():
+            partial.chmod(stat.S_IMODE(target.stat().st_mode))
+        partial.replace(target)
+        _sync(target.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can: what is renamed later is not there before."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def new_file(folder: Path) -> Path:
-    """Create a file that nobody else has, with the permissions of any new file."""
+    """Create a file that nobody else has, with the permissions of any new file.
+
+    (`tempfile` has none for it: what it creates is for its owner alone.)
+    """
     while True:
         path = folder / f".compcodes-{secrets.token_hex(6)}.part"
         try:
