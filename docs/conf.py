@@ -7,6 +7,7 @@ and needs nothing from the network. The pages are Markdown (MyST), which reposit
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import shutil
 from pathlib import Path
@@ -36,6 +37,8 @@ autosummary_imported_members = True
 autosummary_ignore_module_all = False
 autosummary_context = {"elsewhere": compcodes.__all__}  # what the package itself shows has its entry there
 autodoc_member_order = "bysource"
+# What the vector stores are made for: without it the pages lack only what they inherit from there.
+autodoc_mock_imports = [name for name in ("langchain_core", "llama_index") if importlib.util.find_spec(name) is None]
 autodoc_typehints = "none"  # docstrings tell shapes and types, which annotations cannot
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -55,7 +58,10 @@ PUBLIC = [
     "compcodes.data",
     "compcodes.errors",
     "compcodes.evaluate",
+    "compcodes.interop.langchain",
+    "compcodes.interop.llama_index",
     "compcodes.plot",
+    "compcodes.progress",
     "compcodes.quantizers",
     "compcodes.reference",
 ]
@@ -64,9 +70,12 @@ PUBLIC = [
 
 def without_entry(names: set[str]) -> list[str]:
     """Return the public classes and functions that are not among `names`, which the reference describes."""
+    from sphinx.ext.autodoc.mock import mock
+
     missing = []
     for module_name in PUBLIC:
-        module = importlib.import_module(module_name)
+        with mock(autodoc_mock_imports):
+            module = importlib.import_module(module_name)
         for name in module.__all__:
             thing = getattr(module, name)
             known = {f"{module_name}.{name}", f"compcodes.{name}"}

@@ -122,7 +122,8 @@ def test_without_a_command_there_is_help(work):
             1,
             "p.gif: the file is written as .png or",
         ),
-        (["fit", "folder:v", "-o", "m"], 1, "folder is a folder: name its column apart, column='v' or --column v"),
+        (["fit", "folder:v", "-o", "m"], 1, "folder: no vector files, want some of .npy, "),
+        (["fit", "folder:v", "-o", "m", "--column", "w"], 1, "folder:v names a column already: leave out w"),
         (["fit", "x.txt", "-o", "m"], 1, "x.txt: unknown kind of vector file '.txt', expected one of .npy, "),
         (["encode", "none", "x.npy", "-o", "c.npy"], 1, "none: No such file or directory"),
         (["search", "none", "q.npy"], 1, "none: No such file or directory"),
@@ -192,13 +193,21 @@ def test_pipes_are_refused_not_waited_for(work):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk_is_named_by_the_file(work):
+def test_a_full_disk_is_named_by_the_file(work, monkeypatch):
     """/dev/full takes nothing, and can be linked to."""
     report, plot = work.path("report.html"), work.path("p.png")
-    for path in (f"{report}.part", plot):  # what is written first, and then takes the report's place
-        os.symlink("/dev/full", path)
+
+    def full(folder):  # what is written first, and then takes the report's place
+        path = folder / ".compcodes-0.part"
+        path.symlink_to("/dev/full")
+        return path
+
+    os.symlink("/dev/full", plot)
+    monkeypatch.setattr(data.files, "new_file", full)
     code, out, err = work("compare", work.path("x.npy"), "--methods", "LSH", "--output", report, "--quiet")
     assert (code, out, err) == (1, "", f"compcodes: error: {report}: No space left on device\n")
+    assert not os.path.lexists(work.path(".compcodes-0.part")) and not os.path.exists(report)
+    monkeypatch.undo()
     pytest.importorskip("matplotlib")
     code, out, err = work("eval", work.index(), work.path("q.npy"), "--vectors", work.path("x.npy"), "--plot", plot)
     assert (code, out, err) == (1, "", f"compcodes: error: {plot}: No space left on device\n")

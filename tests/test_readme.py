@@ -95,7 +95,7 @@ def train_briefly(monkeypatch):
 
 
 def stand_in(monkeypatch):
-    """Put stand-ins in the place of libraries that need weights from elsewhere, or that are large."""
+    """Put stand-ins in the place of what needs weights from elsewhere, and of `datasets` where it is not installed."""
 
     class SentenceTransformer:
         """The mean of what the words of a text are in the embedded vectors, or at random."""
@@ -123,7 +123,9 @@ def stand_in(monkeypatch):
             new = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             return Dataset({name: column for name, column in self.items() if name not in remove_columns} | new)
 
-    stand_ins = {"sentence_transformers": SentenceTransformer, "datasets": Dataset}
+    stand_ins = {"sentence_transformers": SentenceTransformer}
+    if missing("datasets"):
+        stand_ins["datasets"] = Dataset
     for module, kind in stand_ins.items():
         monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{kind.__name__: kind}))
 

@@ -1,7 +1,9 @@
 """The vector stores for LangChain and LlamaIndex, and what they share."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +72,71 @@ def test_files_keep_all_of_it(store, X, tmp_path):
         Store.load(tmp_path / "kept")
     with pytest.raises(ValueError, match="nothing to save"):
         Store(unfitted()).save(tmp_path / "none")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("what", ["index", "records", "index in its place", "records in their place"])
+def test_a_save_that_fails_leaves_the_store_before(store, X, tmp_path, monkeypatch, what):
+    kept = tmp_path / "kept"
+    store.save(kept)
+    want, before = store.search(X[3], 9), contents(kept)
+    store.delete([f"item-{i}" for i in range(0, 200, 2)])
+
+    def fail(*args, **others):
+        raise OSError(28, "No space left on device")
+
+    def fail_halfway(path, text, **others):
+        with path.open("w") as file:
+            file.write(text[:100])
+        fail()
+
+    replace = Path.replace
+    start = {"index in its place": "index", "records in their place": "records"}.get(what)
+
+    def fail_to_replace(path, target):
+        return fail() if Path(target).name.startswith(start) else replace(path, target)
+
+    for folder, left in ((kept, before), (tmp_path / "first", {})):
+        with monkeypatch.context() as patch:
+            if what == "index":
+                patch.setattr(cc.Index, "save", fail)
+            elif what == "records":
+                patch.setattr(Path, "write_text", fail_halfway)
+            else:
+                patch.setattr(Path, "replace", fail_to_replace)
+            with pytest.raises(OSError, match="No space left"):
+                store.save(folder)
+        assert contents(folder) == left
+    assert Store.load(kept).search(X[3], 9) == want
+    store.save(kept)
+    assert Store.load(kept).search(X[3], 9) == store.search(X[3], 9) != want
+    assert len(contents(kept)) == 2
+
+
+def test_records_alone_may_change(store, X, tmp_path):
+    store.save(tmp_path)
+    before = (tmp_path / "index.cc").read_bytes()
+    store.add(X[[7]], ["item-7"], [{"n": "another"}])
+    store.save(tmp_path)
+    assert (tmp_path / "index.cc").read_bytes() == before
+    assert Store.load(tmp_path).get("item-7") == {"n": "another"}
+    assert len(contents(tmp_path)) == 2
+
+
+def test_a_store_of_the_first_version_loads_and_is_replaced(store, X, tmp_path):
+    store.index.save(tmp_path / "index.cc")
+    lines = [json.dumps([i, f"item-{i}", {"n": i}]) for i in range(300)]
+    (tmp_path / "records.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "records-mine.jsonl").write_text("of the user")
+    again = Store.load(tmp_path)
+    assert again.search(X[3], 9) == store.search(X[3], 9)
+    again.delete(["item-0"])
+    again.save(tmp_path)
+    assert len(Store.load(tmp_path)) == 299
+    assert "records.jsonl" not in contents(tmp_path) and "records-mine.jsonl" in contents(tmp_path)
 
 
 def test_the_package_imports_neither_library():

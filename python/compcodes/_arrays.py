@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = [
     "check_features",
     "check_jobs",
     "check_range",
+    "check_rows",
+    "numbered",
 ]
 
 
@@ -159,6 +162,16 @@ def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None =
         row = int(finite.argmin())
         row = row if rows is None else int(rows[row])
         raise ArgumentValueError(name, f"row {row} holds NaN, an infinity or a value beyond float32")
+
+
+def numbered(name: str, blocks: Iterable[NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Check vectors that come in blocks; gives each with the number of its first row, from which errors count."""
+    first = 0
+    for block in blocks:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+            check_rows(name, block.astype(np.float32, copy=False), np.arange(first, first + len(block)))
+        yield first, block
+        first += len(block)
 
 
 def as_count(name: str, value: Any) -> int:

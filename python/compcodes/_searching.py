@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, check_rows
 from compcodes._filters import FilterLike, as_filter, warn_of_unknown
+from compcodes.data.many import Files
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 
@@ -84,6 +85,12 @@ def search(
         wanted = candidates.ids()
         vectors = fetched(rerank, index._names.read(wanted, (len(wanted),)), dim)  # while the index may change
         return answer(*candidates.rerank(queries, k, vectors, None, jobs, report))
+    if isinstance(rerank, Files) and rerank_ids is None:
+        core.search(queries[:0], k, np.broadcast_to(np.float32(0), rerank.shape), n_candidates)  # may they be read so?
+        names = core.ids()
+        candidates = core.candidates(queries, n_candidates, certify, *limits, jobs, report, *reach)
+        vectors = _rows_of_files(rerank, names, candidates.ids(), dim)
+        return answer(*candidates.rerank(queries, k, vectors, None, jobs, report))
     vectors = as_vectors(rerank, "rerank", dim)
     if rerank_ids is not None:
         row_ids = index._names.given(rerank_ids, len(vectors), "rerank_ids")
@@ -114,6 +121,12 @@ def above(
 
 def count_candidates(k: int, n_candidates: int | None, rerank: object, rerank_ids: ArrayLike | None) -> int:
     """Return how many vectors are compared exactly for each query, if there are vectors to compare with."""
+    if isinstance(rerank, Mapping):
+        raise ArgumentTypeError(
+            "rerank",
+            f"is a {type(rerank).__name__}: want rows of vectors with rerank_ids=, the id of each, or a function from "
+            "ids to their vectors, such as lambda ids: np.stack([vectors[id] for id in ids])",
+        )
     if rerank is None and n_candidates is not None:
         raise ArgumentValueError("n_candidates", "goes with rerank: give the vectors to compare with")
     if rerank_ids is not None and (rerank is None or callable(rerank)):
@@ -133,6 +146,23 @@ def fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim:
         )
     check_rows("what rerank returned:", rows)
     return rows
+
+
+def _rows_of_files(files: Files, names: Any, wanted: Any, dim: int) -> NDArray[Any]:
+    """Read the vectors of candidates, `wanted`, and no others; `names` are those of all rows."""
+    if isinstance(names, list):
+        number = {name: row for row, name in enumerate(names)}
+        rows = np.array([number.get(name, -1) for name in wanted], dtype=np.int64)
+    else:
+        order = np.argsort(names, kind="stable")
+        rows = order[np.searchsorted(names, wanted, sorter=order).clip(max=len(order) - 1)] if len(order) else order
+        rows = np.where(names[rows] == wanted, rows, -1)
+    if (rows < 0).any():
+        raise ArgumentValueError("rerank", "has no row for a vector that was added meanwhile")
+    vectors = as_vectors(files[rows], "rerank", dim)
+    with np.errstate(over="ignore"):  # an error names the row of the whole
+        check_rows("rerank", vectors.astype(np.float32, copy=False), rows)
+    return vectors
 
 
 def as_floors(score: ArrayLike, n_queries: int) -> NDArray[np.float32]:

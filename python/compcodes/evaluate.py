@@ -9,15 +9,16 @@ The three errors compare vectors x with their approximations x̄, which may be a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_count, as_ids, as_vectors
+from compcodes._arrays import as_count, as_ids, as_vectors, numbered
 from compcodes._choices import Metric
+from compcodes.data import many
 from compcodes.progress import ProgressLike, staged
 
 __all__ = [
@@ -55,7 +56,7 @@ def ground_truth(
     Parameters
     ----------
     X : (n, d)
-        Database, may be a memory map; read in chunks.
+        Database, may be a memory map or `compcodes.data.Files`; read in chunks.
     Q : (nq, d)
         Queries.
     k : int
@@ -77,9 +78,39 @@ def ground_truth(
     ValueError, TypeError
         Arrays of another shape or dtype, or NaN or infinity in `X` or `Q` (with the row).
     """
+    report = staged(progress, "exact search")
+    if isinstance(X, many.Files) and len(X):
+        return _best_of_files(X, as_vectors(Q, "Q", X.shape[1]), as_count("k", k), metric, n_jobs, report)
     X = as_vectors(X, "X")
     Q = as_vectors(Q, "Q", X.shape[1])
-    return _core.exact_search(X, Q, as_count("k", k), metric, n_jobs, staged(progress, "exact search"))
+    return _core.exact_search(X, Q, as_count("k", k), metric, n_jobs, report)
+
+
+def _best_of_files(
+    X: many.Files, Q: NDArray[Any], k: int, metric: Metric, n_jobs: int | None, report: Callable[[int, int], Any] | None
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Go through files a piece at a time, each together with what was best before it.
+
+    The vectors of the best are kept: rounded scores would not tell the order of all of them.
+    """
+    rows, vectors = np.zeros(0, np.int64), np.zeros((0, X.shape[1]), X.dtype)
+    waiting: list[NDArray[Any]] = []
+    for first, block in numbered("X", X.blocks()):
+        waiting.append(block)
+        end = first + len(block)
+        n_waiting = sum(map(len, waiting))
+        # Small pieces wait for more, so that the best before them are not gone through again for each.
+        if end < len(X) and n_waiting * block[:1].nbytes < max(many.PIECE, vectors.nbytes):
+            continue
+        rows = np.concatenate([rows, np.arange(end - n_waiting, end)])
+        vectors = np.concatenate([vectors, *waiting])
+        scores, found = _core.exact_search(vectors, Q, k, metric, n_jobs, None)
+        ids = np.where(found < 0, -1, rows[found])
+        kept = np.unique(found[found >= 0])  # ascending, so that ties still go to the lower row
+        rows, vectors, waiting = rows[kept], vectors[kept], []
+        if report is not None:
+            report(end, len(X))
+    return scores, ids
 
 
 def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> float:

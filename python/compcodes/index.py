@@ -375,9 +375,10 @@ class Index(Generic[Name]):
             matrix of users and items. What the index does not have is of no account; of
             keys of which it has none a `FilterWarning` says so.
         rerank : (len(index), d) array of any real type, or callable, optional
-            The vectors themselves, in the order of `ids`; an array or a memory map, of which only the candidates' rows
-            are read. Scores are then exact. With `rerank_ids` it may have rows in any order, (m, d). A callable is
-            given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d): from a database, say.
+            The vectors themselves, in the order of `ids`; an array, a memory map or `compcodes.data.Files`, of which
+            only the candidates' rows are read. Scores are then exact. With `rerank_ids` it may have rows in any order,
+            (m, d). A callable is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d):
+            from a database, say.
         rerank_ids : (m,) int, optional
             The id of each row of `rerank`, each once; ids that are not in the index are of no account. Needed where
             vectors were added after others were removed, since rows might then be taken for those of other vectors.

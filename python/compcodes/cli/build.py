@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from compcodes import Index, ShardedIndex
+from compcodes._arrays import numbered
 from compcodes.cli import resume
 from compcodes.cli.common import (
     Stopwatch,
@@ -30,6 +31,7 @@ from compcodes.cli.common import (
 from compcodes.cli.parameters import add_column, add_parameter, whole
 from compcodes.data import Files, load, load_ids, load_names
 from compcodes.data.files import file_of, with_column
+from compcodes.data.many import is_many
 from compcodes.progress import ProgressLike, staged
 from compcodes.sharded.index import is_sharded
 
@@ -49,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names.add_argument(
         "--ids",
         metavar="FILE",
-        help="an integer or a string for each vector, in a file of any kind, or of text lines (default: 0, 1, 2, …)",
+        help="an integer or a string for each vector, in a file or files of any kind, or of text lines (default: 0, 1, "
+        "2, …)",
     )
-    names.add_argument("--id-column", metavar="NAME", help="their column in the file of the vectors (.parquet, .h5)")
+    names.add_argument("--id-column", metavar="NAME", help="their column in the files of the vectors (.parquet, .h5)")
     parser.add_argument(
         "--shards",
         type=whole(1),
@@ -87,16 +90,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--shards encodes vectors, a shard at a time: give them, and leave out --codes")
     if args.scheduler is not None and args.shards is None:
         raise UsageError("--scheduler encodes shards: it needs --shards N")
-    if args.id_column is not None:
-        args.ids = with_column(file_of(str(args.vectors)), args.id_column, "--id-column")
+    source = file_of(str(args.vectors))
+    if args.id_column is not None and not is_many(source):
+        args.ids, args.id_column = with_column(source, args.id_column, "--id-column"), None
     check_overwriting({"-o": args.output}, [args.model, args.vectors, args.codes, args.ids, args.lists])
     if args.shards is not None:
         return _sharded(args)
     check_output(args.output)
     model = load_model(args.model, args.jobs)
-    ids = None if args.ids is None else load_names(args.ids)
+    ids, called_ids = _ids(args)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
-    names |= {"X": str(args.vectors), "ids": str(args.ids), "codes": str(args.codes)}
+    names |= {"X": str(args.vectors), "ids": called_ids, "codes": str(args.codes)}
     resumed = 0
     with called(names), Stopwatch() as watch:
         with noted() as notes:
@@ -119,22 +123,29 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             if isinstance(X, Files):
                 _add(index, X, ids, args.progress)
             else:
-                sources = [args.model, file_of(str(args.vectors))]
-                resumed = resume.build(index, X, ids, sources, args.output, args.progress)
+                resumed = resume.build(index, X, ids, [args.model, source], args.output, args.progress)
     with written(args.output):
         index.save(args.output)
     resume.forget(args.output)
     return _result(args, index, watch, notes, resumed)
 
 
+def _ids(args: argparse.Namespace) -> tuple[NDArray[Any] | None, str]:
+    """Read what the user calls the vectors, and say where it is from."""
+    if args.id_column is not None:  # of many files
+        source = file_of(args.vectors)
+        return load_names(source, args.id_column), f"{source}:{args.id_column}"
+    return (None if args.ids is None else load_names(args.ids)), str(args.ids)
+
+
 def _add(index: Index[Any], X: Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
     """Add the vectors of many files a piece at a time."""
-    report, first = staged(progress, "encode"), 0
-    for block in X.blocks():
-        index.add(block, ids=None if ids is None else ids[first : first + len(block)])
-        first += len(block)
+    report = staged(progress, "encode")
+    for first, block in numbered("X", X.blocks()):
+        end = first + len(block)
+        index.add(block, ids=None if ids is None else ids[first:end])
         if report is not None:
-            report(first, len(X))
+            report(end, len(X))
 
 
 def _sharded(args: argparse.Namespace) -> dict[str, Any]:
@@ -145,8 +156,8 @@ def _sharded(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"-o {args.output}: the folder holds something else than a sharded index")
     model, X = load_model(args.model, args.jobs), load_vectors(args.vectors, args.column)
     names = {option: f"--{option}" for option in ("metric", "scale", "residuals")}
-    ids = None if args.ids is None else load_names(args.ids)
-    names |= {"X": str(args.vectors), "quantizer": args.model, "ids": str(args.ids), "path": "-o", "keys": "--ids"}
+    ids, called_ids = _ids(args)
+    names |= {"X": str(args.vectors), "quantizer": args.model, "ids": called_ids, "path": "-o", "keys": "--ids"}
     names |= {"exact_norms": "--compact-norms"}
     given = {"scale": args.scale, "residuals": args.residuals, "exact_norms": not args.compact_norms}
     given["keys"] = ids is not None and ids.dtype == object

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import FilterWarning, Index, LengthWarning, MetricWarning, Quantizer, ShardedIndex
-from compcodes.data import Files, load, open_many
+from compcodes.data import Files, load, load_queries, open_many
 from compcodes.data.files import check_regular, file_of, with_column
-from compcodes.data.many import is_many
+from compcodes.data.many import is_many, paths_of
 from compcodes.errors import ArgumentError
 from compcodes.sharded.index import is_sharded
 
@@ -31,6 +32,7 @@ __all__ = [
     "duration",
     "load_index",
     "load_model",
+    "load_some",
     "load_vectors",
     "number_of_results",
     "sizes",
@@ -94,6 +96,11 @@ def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
     if is_many(path):
         return open_many(path, column)
     return load(with_column(path, column))
+
+
+def load_some(path: str) -> NDArray[Any]:
+    """Load queries, or one, from a file, or from many that memory holds."""
+    return np.asarray(open_many(path)) if is_many(path) else load_queries(path)
 
 
 _WARNINGS = (FilterWarning, LengthWarning, MetricWarning)
@@ -160,9 +167,19 @@ def check_overwriting(outputs: Mapping[str, str | None], inputs: Iterable[str | 
         if output is None:
             continue
         for path, role in seen.items():
-            if _same_file(output, file_of(path)):
+            if any(_same_file(output, file) for file in _files_of(path)):
                 raise UsageError(f"{option} {output}: this file is also {role}, and would be overwritten")
         seen[output] = f"that of {option}"
+
+
+def _files_of(path: str) -> list[str]:
+    name = file_of(path)
+    if "://" in name or not is_many(name):
+        return [name]
+    try:
+        return paths_of(name)
+    except ValueError:  # whoever reads the folder says that there is nothing in it
+        return []
 
 
 def _same_file(a: str, b: str) -> bool:

@@ -17,11 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import evaluate
-from compcodes.cli.common import Stopwatch, called, check_output, check_overwriting, duration, table, written
+from compcodes.cli.common import (
+    Stopwatch,
+    called,
+    check_output,
+    check_overwriting,
+    duration,
+    load_some,
+    load_vectors,
+    table,
+    written,
+)
 from compcodes.cli.compare_page import page
 from compcodes.cli.parameters import whole
 from compcodes.comparison import METHODS, Contestant, Method, train
-from compcodes.data import load, load_queries
+from compcodes.data.files import replacing
+from compcodes.data.many import is_many
 from compcodes.plot import thinned
 from compcodes.progress import Bar
 from compcodes.quantizers._settings import stages as stages_of
@@ -40,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
     methods = "; ".join(f"{method.name}, {method.about}" for method in METHODS.values())
-    add("vectors", help="the database's vectors")
+    add(
+        "vectors",
+        help="the database's vectors: a file, a folder, or a pattern in quotes; of either :NAME names a column",
+    )
     add("--queries", metavar="FILE", help="vectors to search with (default: some of the vectors)")
     add("--bytes", type=_sizes, default=[8], metavar="M,M,…", help="sizes of a code, 1 to 64 each (default: 8)")
     add("--methods", type=_names, metavar="A,B,…", help=f"which (default: all): {methods}")
@@ -126,7 +140,7 @@ def _found(
         "dimension": X.shape[1],
         "queries": len(Q),
         "held_out": args.queries is None,
-        "sampled": len(X) + (len(Q) if args.queries is None else 0) < len(load(args.vectors)),
+        "sampled": len(X) + (len(Q) if args.queries is None else 0) < args.n_vectors,
         "bytes_before": X.shape[1] * X.itemsize,
         "effort": None if args.iterations is not None else args.effort,
         "planned": len(args.bytes) * len(args.methods or METHODS),
@@ -142,10 +156,8 @@ def _report(args: argparse.Namespace, found: dict[str, Any]) -> None:
     """Write the page, replacing an earlier one at once."""
     if args.output is None:
         return
-    beside = Path(f"{args.output}.part")
-    with written(args.output):
+    with written(args.output), replacing(args.output) as beside:
         beside.write_text(page(found, Path(args.vectors).name), encoding="utf-8")
-        beside.replace(args.output)
 
 
 def show(result: dict[str, Any]) -> None:
@@ -223,7 +235,8 @@ def _share(text: str) -> float:
 
 def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
     """Return the database, the queries to measure with, and those to choose a loss by, if any."""
-    X = load(args.vectors)
+    X = load_vectors(args.vectors)
+    args.n_vectors = len(X)
     if len(X) < 20:
         raise ValueError(f"{args.vectors} has {len(X)} vectors: comparing needs at least 20")
     rng = np.random.default_rng(args.seed)
@@ -231,7 +244,7 @@ def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray
         n_queries = min(_QUERIES, len(X) // 10)
         rows = rng.permutation(len(X))[: args.sample + n_queries]
         return np.asarray(X[np.sort(rows[n_queries:])]), np.asarray(X[np.sort(rows[:n_queries])]), None
-    Q = load_queries(args.queries)
+    Q = load_some(args.queries)
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
     if Q.shape[1] != X.shape[1]:
@@ -314,13 +327,19 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
 
 
 def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
-    lines = ["import compcodes as cc", f"X = cc.data.load({args.vectors!r})"]
+    opener = "open_many" if is_many(args.vectors) else "load"
+    lines = ["import compcodes as cc", f"X = cc.data.{opener}({args.vectors!r})"]
     others = _effort(method, args) | ({"random_state": args.seed} if args.seed else {})
     expression = method.expression(n_bytes, **others)
     queries = ""
     if method.cls == "CompositionalCodes" and args.queries is not None:
-        queries = f", queries=cc.data.load_queries({args.queries!r})"
+        queries = f", queries={_queries(args.queries)}"
     lines.append(f"q = {expression}.fit(X{queries})")
     if method.hashes:
         return "\n".join([*lines, "codes = q.encode(X)  # and then q.search(Q, codes, k=10)"])
     return "\n".join([*lines, 'cc.Index(q).add(X).save("index.cc")'])
+
+
+def _queries(path: str) -> str:
+    """Return the Python expression for the queries in a file, or in many."""
+    return f"cc.data.open_many({path!r})[:]" if is_many(path) else f"cc.data.load_queries({path!r})"

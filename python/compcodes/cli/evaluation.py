@@ -21,13 +21,15 @@ from compcodes.cli.common import (
     check_output,
     check_overwriting,
     duration,
+    load_some,
+    load_vectors,
     number_of_results,
     open_index,
     table,
     written,
 )
 from compcodes.cli.parameters import whole
-from compcodes.data import load, load_ids, load_queries
+from compcodes.data import load_ids
 from compcodes.plot import recall_figure
 
 NAME = "eval"
@@ -39,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("index", help="from: compcodes build")
     add("queries", help="vectors to search with, or one vector")
     truth = parser.add_mutually_exclusive_group(required=True)
-    truth.add_argument("--vectors", metavar="FILE", help="the database's vectors, in the order of the index")
+    truth.add_argument(
+        "--vectors",
+        metavar="FILE",
+        help="the database's vectors, in the order of the index: a file, a folder, or a pattern in quotes",
+    )
     truth.add_argument("--truth", metavar="FILE", help="the ids of the exact answers instead, best first")
     counts: dict[str, Any] = {"type": whole(1), "nargs": "+", "default": [1, 10, 100]}
     add("-R", **counts, help="how many true best are sought (default: 1 10 100)")
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     index = open_index(args.index, args.jobs)
     if len(index) == 0:
         raise ValueError(f"{args.index}: no vectors to find")
-    Q = load_queries(args.queries)
+    Q = load_some(args.queries)
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
     k = number_of_results("-P", max(args.P), len(index), len(Q))
@@ -148,7 +154,7 @@ def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespac
         if true_ids.ndim != 2 or len(true_ids) != len(Q):
             raise ValueError(f"{args.truth} has shape {true_ids.shape}: want a row of ids for each of {len(Q)} queries")
         return true_ids
-    X = load(args.vectors)
+    X = load_vectors(args.vectors)
     if len(X) != len(index):
         raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
     k = number_of_results("-R", max(args.R), len(X), len(Q))

@@ -20,13 +20,14 @@ from compcodes.cli.common import (
     check_overwriting,
     cluster_of,
     duration,
+    load_some,
     load_vectors,
     loss_text,
     noted,
     written,
 )
 from compcodes.cli.parameters import add_column, add_parameter, groups, whole
-from compcodes.data import Files, load_queries
+from compcodes.data import Files
 from compcodes.progress import Bar
 from compcodes.quantizers._settings import anneals, stages
 
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_output(args.output)
     _choose_encoder(args)
     X = load_vectors(args.vectors, args.column)
-    queries = None if args.queries is None else load_queries(args.queries)
+    queries = None if args.queries is None else load_some(args.queries)
     parameters = {name: getattr(args, name) for name in args.options}
     if isinstance(X, Files) and args.max_train is None:
         parameters["max_train"] = max(1, SAMPLE // max(1, X.shape[1] * X.itemsize))

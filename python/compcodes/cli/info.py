@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import ShardedIndex
-from compcodes.cli.common import amount, load_index, load_model, loss_text
+from compcodes.cli.common import amount, load_index, load_model, load_vectors, loss_text
 from compcodes.data import load_queries
-from compcodes.data.files import check_regular, is_vector_file, open_array
+from compcodes.data.files import check_regular, file_of, is_vector_file, open_array
+from compcodes.data.many import is_many, paths_of
 from compcodes.sharded.index import is_sharded
 
 NAME = "info"
@@ -27,13 +28,17 @@ _HEADER_LIMIT = 100_000_000  # that of safetensors
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", help="a model, an index, the folder of a sharded one, or a file of vectors or ids")
+    parser.add_argument(
+        "file", help="a model, an index, the folder of a sharded one, a file of vectors or ids, or a folder of vectors"
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Open the file and describe it."""
     if is_sharded(args.file):
         return _sharded(ShardedIndex.open(args.file, args.jobs).verify())
+    if is_many(args.file):
+        return {"file": args.file, **_describe_many(args.file)}
     if is_vector_file(args.file):
         return {"file": args.file, **_describe(args.file)}
     check_regular(args.file)
@@ -129,6 +134,14 @@ def _describe(path: str) -> dict[str, Any]:
         array = load_queries(path)
         content = {"kind": "vectors", "vectors": len(array), "dimension": array.shape[1]}
     return {**content, "type": str(array.dtype), "bytes": array.nbytes}
+
+
+def _describe_many(path: str) -> dict[str, Any]:
+    """Describe the vectors in many files."""
+    vectors = load_vectors(path)
+    n, d = vectors.shape
+    content = {"kind": "vectors", "files": len(paths_of(file_of(path))), "vectors": n, "dimension": d}
+    return {**content, "type": str(vectors.dtype), "bytes": n * d * vectors.dtype.itemsize}
 
 
 def _header(path: str) -> dict[str, Any]:

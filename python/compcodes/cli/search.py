@@ -21,13 +21,14 @@ from compcodes.cli.common import (
     check_overwriting,
     cluster_of,
     duration,
+    load_some,
     load_vectors,
     noted,
     number_of_results,
     open_index,
 )
 from compcodes.cli.parameters import share, whole
-from compcodes.data import load_ids, load_names, load_queries, save
+from compcodes.data import load_ids, load_names, save
 
 NAME = "search"
 
@@ -46,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="IDS",
         help="a file of ids not to find: for all queries, or a row for each (queries × ids, −1 for none)",
     )
-    add("--rerank", metavar="VECTORS", help="the database's vectors, to re-rank candidates with exact scores")
+    add(
+        "--rerank",
+        metavar="VECTORS",
+        help="the database's vectors, to re-rank candidates with exact scores: a file, a folder, or a pattern in "
+        "quotes; of either :NAME names a column",
+    )
     add("--scheduler", metavar="ADDRESS", help="search a folder of shards on a Dask cluster")
     add("--probe", type=whole(1), metavar="N", help="go through N lists, of an index that has them")
     add(
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     index = open_index(args.index, args.jobs)
     if args.scheduler is not None and not isinstance(index, ShardedIndex):
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
-    Q = load_queries(args.queries)
+    Q = load_some(args.queries)
     vectors = None if args.rerank is None else load_vectors(args.rerank)
     allowed, excluded = (None if path is None else _names(path, index) for path in (args.filter, args.exclude))
     allowed = allowed if allowed is None else allowed.reshape(-1)

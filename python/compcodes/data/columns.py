@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from compcodes.interop.columns import from_arrow
 
-__all__ = ["columns_of", "load_hdf5", "load_parquet", "names_of_parquet", "vectors_of"]
+__all__ = ["columns_of", "load_hdf5", "load_parquet", "names_in", "vectors_of"]
 
 
 def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
@@ -47,8 +47,11 @@ def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
     return read[0] if lists or column is not None else np.stack(read, axis=1)
 
 
-def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], bool]:
-    """Return the columns of a schema that vectors are in, and whether that is one column of lists."""
+def columns_of(schema: Any, column: str | None, path: Any, choice: str | None = None) -> tuple[list[str], bool]:
+    """Return the columns of a schema that vectors are in, and whether that is one column of lists.
+
+    `choice` is how the user may choose one of several.
+    """
     pa = _need("pyarrow", extra="parquet", path=path)
     lists = [field.name for field in schema if _is_list(pa, field.type)]
     if column is not None:
@@ -59,7 +62,8 @@ def columns_of(schema: Any, column: str | None, path: Any) -> tuple[list[str], b
         return [column], True
     columns = lists or list(schema.names)
     if len(lists) > 1 or not columns:
-        raise ValueError(f"{path}: expected one column of lists, found {lists}")
+        hint = "" if choice is None else f": choose one {choice}"
+        raise ValueError(f"{path}: expected one column of lists, found {lists}{hint}")
     return columns, bool(lists)
 
 
@@ -70,16 +74,23 @@ def vectors_of(table: Any, column: str | None, path: Any) -> NDArray[Any]:
     return read[0] if is_list else np.stack(read, axis=1)
 
 
-def names_of_parquet(path: Path) -> list[str]:
-    """The columns of a Parquet file that may hold ids: of integers or of strings."""
-    pa = _need("pyarrow", extra="parquet", path=path)
-    parquet = _need("pyarrow.parquet", extra="parquet", path=path)
-    try:
-        schema = parquet.read_schema(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
-    strings = (pa.types.is_string, pa.types.is_large_string)
-    return [f.name for f in schema if pa.types.is_integer(f.type) or any(is_kind(f.type) for is_kind in strings)]
+def names_in(file: Any, column: str | None, path: Any, source: Any) -> NDArray[Any]:
+    """Read a column of ids, integers or strings, of an open Parquet file: the one that is named, or the only one.
+
+    `source` is what the user calls the file, or all files.
+    """
+    types = _need("pyarrow", extra="parquet", path=path).types
+    schema = file.schema_arrow
+    if column is None:
+        kinds = (types.is_integer, types.is_string, types.is_large_string)
+        names = [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
+        if len(names) != 1:
+            held = ", ".join(names) or "none"
+            raise ValueError(f"{path}: choose the column of ids as {source}:NAME; it holds {held}")
+        column = names[0]
+    if column not in schema.names:
+        raise ValueError(f"{path}: no column {column!r}; it holds {', '.join(schema.names) or 'none'}")
+    return _column(path, column, file.read(columns=[column]).column(column))
 
 
 def _column(path: Path, name: str, column: Any) -> NDArray[Any]:

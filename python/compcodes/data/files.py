@@ -7,17 +7,19 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from compcodes.data.columns import load_hdf5, load_parquet, names_of_parquet
+from compcodes.data.columns import load_hdf5, load_parquet
+from compcodes.data.many import is_many, split_column
 from compcodes.data.vecs import load_vecs
 
-__all__ = ["load", "load_ids", "load_names", "load_queries", "save"]
+__all__ = ["load", "load_ids", "load_queries", "save"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -61,41 +63,16 @@ def load_queries(path: PathLike) -> NDArray[Any]:
 
 def load_ids(path: PathLike) -> NDArray[np.int64]:
     """Read a file of ids, integers of any shape in any format of `load`, as int64."""
-    array = open_array(path)
+    return as_ids(open_array(path), path)
+
+
+def as_ids(array: NDArray[Any], path: PathLike) -> NDArray[np.int64]:
+    """Take the array in a file as ids."""
     if array.dtype.kind not in "iu":
         raise ValueError(f"{path}: ids must be integers, found {array.dtype}")
     if array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"{path}: ids must fit 64-bit signed integers, found {array.max()}")
     return np.array(array, np.int64)
-
-
-def load_names(path: PathLike) -> NDArray[Any]:
-    """Read what names vectors: integers (n,) as int64, or strings (n,) as objects.
-
-    From any format of `load`, whose array may be of strings too; of a .parquet file the one column of integers or
-    strings, or the one that is named; or from a .txt file, one a line.
-    """
-    name, column = _split(path)
-    suffix = Path(name).suffix.lower()
-    if suffix == ".txt":
-        check_regular(name)
-        return np.array(Path(name).read_text(encoding="utf-8").splitlines(), dtype=object)
-    if suffix == ".parquet" and column is None:
-        check_regular(name)
-        names = names_of_parquet(Path(name))
-        if len(names) != 1:
-            raise ValueError(f"{name}: choose the column of ids as {name}:NAME; it holds {', '.join(names) or 'none'}")
-        path = f"{name}:{names[0]}"
-    array = open_array(path)
-    if array.dtype.kind in "iu":
-        return load_ids(path).reshape(-1)
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O":
-        array = np.array([one.decode() if isinstance(one, bytes) else one for one in array.reshape(-1)], dtype=object)
-    if array.dtype.kind not in "UO" or not all(isinstance(one, str) for one in array.reshape(-1).tolist()):
-        raise ValueError(f"{path}: ids must be integers or strings, found {array.dtype}")
-    return array.reshape(-1).astype(object)
 
 
 def save(path: PathLike, array: ArrayLike) -> None:
@@ -113,20 +90,10 @@ def save(path: PathLike, array: ArrayLike) -> None:
     if path.suffix.lower() != ".npy":
         raise ValueError(f"{path}: results are written as .npy, give a name that ends so")
     array = np.asarray(array)
-    target = Path(os.path.realpath(path))
     try:
-        partial = new_file(target.parent)
-        try:
-            with partial.open("r+b") as file:
-                # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
-                np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                partial.chmod(stat.S_IMODE(target.stat().st_mode))
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(path) as partial, partial.open("r+b") as file:
+            # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
+            np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
     except OSError as error:
         if error.errno is None:
             raise
@@ -140,8 +107,41 @@ class _Writer:
         self.write = file.write
 
 
+@contextmanager
+def replacing(path: PathLike) -> Iterator[Path]:
+    """Give a new file, to be written in the block, which then takes the place of `path` as a whole.
+
+    After a block that fails it is gone, and `path` is as it was.
+    """
+    target = Path(os.path.realpath(path))
+    partial = new_file(target.parent)
+    try:
+        yield partial
+        with partial.open("r+b") as file:
+            os.fsync(file.fileno())
+        if target.exists():
+            partial.chmod(stat.S_IMODE(target.stat().st_mode))
+        partial.replace(target)
+        _sync(target.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can: what is renamed later is not there before."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def new_file(folder: Path) -> Path:
-    """Create a file that nobody else has, with the permissions of any new file."""
+    """Create a file that nobody else has, with the permissions of any new file.
+
+    (`tempfile` has none for it: what it creates is for its owner alone.)
+    """
     while True:
         path = folder / f".compcodes-{secrets.token_hex(6)}.part"
         try:
@@ -153,7 +153,7 @@ def new_file(folder: Path) -> Path:
 
 def is_vector_file(path: PathLike) -> bool:
     """Whether `load` knows the extension."""
-    suffix = Path(_split(path)[0]).suffix.lower()
+    suffix = Path(split(path)[0]).suffix.lower()
     return suffix in _READERS or suffix in _HDF5
 
 
@@ -167,7 +167,7 @@ def with_column(path: str, column: str | None, option: str = "--column") -> str:
     """The path of a column, or dataset, of a file that has some; `option` is what the user calls its name."""
     if column is None:
         return path
-    name, own = _split(path)
+    name, own = split(path)
     if own is not None:
         raise ValueError(f"{path} names a column already: leave out {option} {column}")
     if Path(name).suffix.lower() not in (".parquet", *_HDF5):
@@ -176,18 +176,17 @@ def with_column(path: str, column: str | None, option: str = "--column") -> str:
 
 
 def file_of(path: PathLike) -> str:
-    """The path without the name of a dataset in the file."""
-    return _split(path)[0]
+    """The path without the name of a dataset in the file, or of a column of many files."""
+    return split(path)[0]
 
 
 def open_array(path: PathLike) -> NDArray[Any]:
     """Open the array in a file, whatever its shape and type."""
-    name, dataset = _split(path)
+    name, dataset = split(path)
+    if is_many(name):
+        raise ValueError(f"{name} stands for many files, and one is wanted here: data.open_many opens many")
     suffix = Path(name).suffix.lower()
     if suffix not in _READERS and suffix not in _HDF5:
-        folder, _, column = name.rpartition(":")
-        if os.path.isdir(folder):
-            raise ValueError(f"{folder} is a folder: name its column apart, column={column!r} or --column {column}")
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     check_regular(name)
@@ -206,19 +205,24 @@ def _vectors(path: PathLike, array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _split(path: PathLike) -> tuple[str, str | None]:
-    """Return the file, and the dataset in it if one is named."""
+def split(path: PathLike) -> tuple[str, str | None]:
+    """Return the file, or what stands for many, and the dataset in it if one is named."""
     name = os.fspath(path)
     match = _WITH_DATASET.fullmatch(name)
-    return (match["path"], match["dataset"]) if match else (name, None)
+    return (match["path"], match["dataset"]) if match else split_column(name)
 
 
-def _load_npy(path: Path) -> NDArray[Any]:
+def read_npy(file: Any, path: PathLike, mmap_mode: Literal["r"] | None = None) -> NDArray[Any]:
+    """Read, or map, the array of numbers or strings in a .npy file, which is open or a path."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: not a whole .npy file of numbers ({error})") from None
     return array
+
+
+def _load_npy(path: Path) -> NDArray[Any]:
+    return read_npy(path, path, "r")
 
 
 _READERS: dict[str, Callable[[Path], NDArray[Any]]] = {

@@ -18,7 +18,18 @@ from numpy.typing import NDArray
 
 from compcodes.data.columns import columns_of, vectors_of
 
-__all__ = ["Files", "Piece", "is_many", "open_many", "state_of"]
+__all__ = [
+    "Files",
+    "Piece",
+    "is_many",
+    "kind_of",
+    "open_many",
+    "opened",
+    "parquet_file",
+    "paths_of",
+    "split_column",
+    "state_of",
+]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -50,8 +61,8 @@ class Piece:
         ValueError
             It holds something else than when it was opened.
         """
-        kind = _kind(self.path)
-        with _opened(self.path) as file:
+        kind = kind_of(self.path)
+        with opened(self.path) as file:
             if kind == ".parquet":
                 array = _row_groups(file, self.path, range(self.first, self.last), self.column)
             else:
@@ -136,7 +147,32 @@ def is_many(path: Any) -> bool:
     if isinstance(path, (list, tuple)):
         return True
     name = os.fspath(path)
-    return "://" in name or os.path.isdir(name) or (glob.has_magic(name) and not os.path.exists(name))
+    return "://" in name or _is_local_many(name) or split_column(name)[1] is not None
+
+
+def split_column(path: PathLike) -> tuple[str, str | None]:
+    """Return the path of many files, and the column that is named after it, as in ``"folder:column"``.
+
+    What exists under the whole name, or ends as a file of vectors does, names no column.
+    """
+    name = os.fspath(path)
+    many, _, column = name.rpartition(":")
+    if not many or not column or {"/", os.sep} & set(column) or kind_of(name) in KINDS:
+        return name, None
+    if "://" in many:
+        is_column = kind_of(many) in KINDS or not _exists(name)
+    else:
+        is_column = _is_local_many(many) and not os.path.exists(name)
+    return (many, column) if is_column else (name, None)
+
+
+def _is_local_many(name: str) -> bool:
+    return os.path.isdir(name) or (glob.has_magic(name) and not os.path.exists(name))
+
+
+def _exists(name: str) -> bool:
+    system, path = _system(name)
+    return glob.has_magic(path) or bool(system.exists(path))
 
 
 def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) -> Files:
@@ -149,6 +185,7 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     ----------
     source : str, path or list of these
         ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; of a folder, all files with these endings.
+        ``"folder:column"`` and ``"data/*.parquet:column"`` name the column, too.
     column : str, optional
         Of Parquet files, the column of vectors. By default the only column of lists, or all columns of numbers.
 
@@ -162,17 +199,19 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     OSError
         A file cannot be read.
     ValueError
-        There are no files; one is damaged; or they differ in d or type.
+        There are no files; one is damaged; they differ in d or type; or `column` is not in one of them.
     ImportError
         A package that is needed is not installed.
     """
-    paths = _paths(source)
-    if not paths:
-        raise ValueError(f"{source}: no vector files, want some of {', '.join(KINDS)}")
+    if not isinstance(source, (list, tuple)):
+        source, named = split_column(source)  # type: ignore[arg-type]
+        if named is not None and column is not None:
+            raise ValueError(f"{source}:{named} names a column already: leave out {column}")
+        column = column or named
     pieces: list[Piece] = []
     kinds: dict[np.dtype[Any], str] = {}
-    for path in paths:
-        own, dtype = _pieces_of(path, column)
+    for path in paths_of(source):
+        own, dtype = _pieces_of(path, column, source)
         pieces += own
         if own:
             kinds.setdefault(dtype, path)
@@ -184,6 +223,20 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     return Files(tuple(pieces), next(iter(kinds), np.dtype(np.float32)))
 
 
+def paths_of(source: PathLike | Sequence[PathLike]) -> list[str]:
+    """Return the paths of a folder, a pattern or a list, in the order in which they are read.
+
+    Raises
+    ------
+    ValueError
+        There are none.
+    """
+    paths = _paths(source)
+    if not paths:
+        raise ValueError(f"{source}: no vector files, want some of {', '.join(KINDS)}")
+    return paths
+
+
 def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
     if isinstance(source, (list, tuple)):
         return [os.fspath(path) for path in source]
@@ -193,23 +246,23 @@ def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
         if glob.has_magic(path):
             found = system.glob(path)
         elif system.isdir(path):
-            found = [each for each in system.ls(path, detail=False) if _kind(each) in KINDS]
+            found = [each for each in system.ls(path, detail=False) if kind_of(each) in KINDS]
         else:
             found = [path]
         return sorted(map(system.unstrip_protocol, found))
     if os.path.isdir(name):
-        return sorted(os.fspath(path) for path in Path(name).iterdir() if _kind(path.name) in KINDS)
+        return sorted(os.fspath(path) for path in Path(name).iterdir() if kind_of(path.name) in KINDS)
     return sorted(glob.glob(name)) if glob.has_magic(name) else [name]
 
 
-def _pieces_of(path: str, column: str | None) -> tuple[list[Piece], np.dtype[Any]]:
-    """Return the pieces of a file, and the type of its numbers."""
-    kind = _kind(path)
+def _pieces_of(path: str, column: str | None, source: Any) -> tuple[list[Piece], np.dtype[Any]]:
+    """Return the pieces of a file, and the type of its numbers; `source` is what the user calls all files."""
+    kind = kind_of(path)
     if kind not in KINDS:
         raise ValueError(f"{path}: unknown kind of vector file {kind!r}, expected one of {', '.join(KINDS)}")
-    with _opened(path) as file:
+    with opened(path) as file:
         if kind == ".parquet":
-            return _parquet_pieces(file, path, column)
+            return _parquet_pieces(file, path, column, source)
         layout = _layout(file, path, kind)
     step = max(1, PIECE // max(layout.stride, 1))
     bounds = [*range(0, layout.rows, step), layout.rows]
@@ -272,16 +325,16 @@ def _layout(file: BinaryIO, path: str, kind: str) -> _Layout:
     return layout
 
 
-def _parquet_pieces(file: BinaryIO, path: str, column: str | None) -> tuple[list[Piece], np.dtype[Any]]:
-    parquet = _need("pyarrow.parquet", "parquet", path)
-    opened = _parquet(parquet, file, path)
-    meta = opened.metadata
-    names, is_list = columns_of(opened.schema_arrow, column, path)
+def _parquet_pieces(file: BinaryIO, path: str, column: str | None, source: Any) -> tuple[list[Piece], np.dtype[Any]]:
+    whole = parquet_file(file, path)
+    meta = whole.metadata
+    choice = "by column=NAME" if isinstance(source, (list, tuple)) else f"as {source}:NAME"
+    names, is_list = columns_of(whole.schema_arrow, column, path, choice)
     column = names[0] if is_list else None  # the same vectors, whether their column was named or found
     filled = [i for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
     if not filled:
         return [], np.dtype(np.float32)
-    head = next(opened.iter_batches(batch_size=1, row_groups=filled[:1], columns=names))
+    head = next(whole.iter_batches(batch_size=1, row_groups=filled[:1], columns=names))
     one = vectors_of(_need("pyarrow", "parquet", path).Table.from_batches([head]), column, path)
     dim, dtype = one.shape[1], one.dtype
     pieces, first, rows = [], 0, 0
@@ -297,13 +350,15 @@ def _parquet_pieces(file: BinaryIO, path: str, column: str | None) -> tuple[list
 
 
 def _row_groups(file: BinaryIO, path: str, groups: range, column: str | None) -> NDArray[Any]:
-    opened = _parquet(_need("pyarrow.parquet", "parquet", path), file, path)
-    names, _ = columns_of(opened.schema_arrow, column, path)
+    whole = parquet_file(file, path)
+    names, _ = columns_of(whole.schema_arrow, column, path)
     # The threads of one process are shared out by who reads.
-    return vectors_of(opened.read_row_groups(list(groups), columns=names, use_threads=False), column, path)
+    return vectors_of(whole.read_row_groups(list(groups), columns=names, use_threads=False), column, path)
 
 
-def _parquet(parquet: Any, file: BinaryIO, path: str) -> Any:
+def parquet_file(file: Any, path: str) -> Any:
+    """Open a Parquet file, of which only the end is read."""
+    parquet = _need("pyarrow.parquet", "parquet", path)
     invalid = importlib.import_module("pyarrow").ArrowInvalid
     try:
         return parquet.ParquetFile(file)
@@ -311,11 +366,13 @@ def _parquet(parquet: Any, file: BinaryIO, path: str) -> Any:
         raise ValueError(f"{path}: not a whole Parquet file ({error})") from None
 
 
-def _kind(path: str) -> str:
+def kind_of(path: str) -> str:
+    """Return the ending of a path."""
     return os.path.splitext(path)[1].lower()
 
 
-def _opened(path: str) -> Any:
+def opened(path: str) -> Any:
+    """Open a file for reading, here or beyond the local file system."""
     if "://" not in path:
         return open(path, "rb")
     system, name = _system(path)

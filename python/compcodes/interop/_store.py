@@ -1,17 +1,25 @@
-"""What the vector stores of other libraries share: an index with a string id and a record for each vector."""
+"""What the vector stores of other libraries share: an index with a string id and a record for each vector.
+
+In a folder the records are in a file that is named by the content of the index file: to replace the index is to
+replace both at once.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from compcodes.data.files import replacing
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.index import Index
 from compcodes.quantizers.compositional import CompositionalCodes
@@ -19,7 +27,10 @@ from compcodes.quantizers.protocol import QuantizerLike
 
 __all__ = ["Found", "Store"]
 
-_INDEX, _RECORDS = "index.cc", "records.jsonl"
+_INDEX = "index.cc"
+_RECORDS = re.compile(r"records-[0-9a-f]{32}\.jsonl")
+_OLD_RECORDS = "records.jsonl"
+"""Of stores that the first versions wrote, whatever the index."""
 
 
 class Found(NamedTuple):
@@ -157,17 +168,23 @@ class Store:
         return self.index.reconstruct(np.array([one.number for one in found], dtype=np.int64))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the index and the records into a folder, which is made if need be."""
+        """Write the index and the records into a folder, which is made if need be.
+
+        What was saved there before is replaced as a whole, or stays where writing fails.
+        """
         if self.index is None:
             raise ValueError("there is nothing to save: the store has no vectors yet, and no trained quantizer")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
-            self.index.save(folder / _INDEX)
-            lines = (json.dumps([number, *entry], ensure_ascii=False) for number, entry in self._by_number.items())
-            part = folder / f"{_RECORDS}.part"
-            part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            part.replace(folder / _RECORDS)
+            lines = [json.dumps([number, *entry], ensure_ascii=False) for number, entry in self._by_number.items()]
+            try:
+                with replacing(folder / _INDEX) as index:
+                    self.index.save(index)
+                    with replacing(folder / _records_of(index)) as records:
+                        records.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            finally:
+                _tidy(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Store:
@@ -176,10 +193,34 @@ class Store:
         index = Index.load(folder / _INDEX)
         store = cls(index.quantizer)
         store.index = index
-        with (folder / _RECORDS).open(encoding="utf-8") as file:
-            for number, id, record in map(json.loads, file):
-                store._by_number[number], store._numbers[id] = (id, record), number
-        if sorted(store._by_number) != sorted(index.ids.tolist()):
-            raise ValueError(f"{folder}: {_INDEX} and {_RECORDS} are not of one time; one of them was replaced")
+        records = folder / _records_of(folder / _INDEX)
+        if not records.exists():
+            records = folder / _OLD_RECORDS
+        if records.exists():
+            with records.open(encoding="utf-8") as file:
+                for number, id, record in map(json.loads, file):
+                    store._by_number[number], store._numbers[id] = (id, record), number
+        if not records.exists() or sorted(store._by_number) != sorted(index.ids.tolist()):
+            raise ValueError(f"{folder}: {_INDEX} and its records are not of one time; one of them was replaced")
         store._next = max(store._by_number, default=-1) + 1
         return store
+
+
+def _records_of(index: Path) -> str:
+    """Name the file of records that belongs to an index file."""
+    digest = hashlib.blake2b(digest_size=16)
+    with index.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return f"records-{digest.hexdigest()}.jsonl"
+
+
+def _tidy(folder: Path) -> None:
+    """Remove the records that do not belong to the index as it is: older ones, or those of a save that failed."""
+    with suppress(OSError):
+        index = folder / _INDEX
+        own = folder / _records_of(index) if index.exists() else None
+        for path in folder.iterdir():
+            is_old = path.name == _OLD_RECORDS and own is not None and own.exists()
+            if is_old or (_RECORDS.fullmatch(path.name) and path != own):
+                path.unlink(missing_ok=True)

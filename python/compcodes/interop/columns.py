@@ -47,8 +47,9 @@ def plain(value: Any, name: str) -> Any:
 
 def _stacked(rows: Sequence[Any], name: str) -> Any:
     """Rows of one length, one under the other."""
-    if any(row is None for row in rows):
-        raise ArgumentValueError(name, f"row {[row is None for row in rows].index(True)} is missing")
+    are_missing = [row is None or type(row).__name__ == "NAType" for row in rows]
+    if any(are_missing):
+        raise ArgumentValueError(name, f"row {are_missing.index(True)} is missing")
     if all(isinstance(row, (str, bytes)) for row in rows[:1]):
         return rows  # numpy says what is wrong
     arrays = [np.asarray(plain(row, f"{name} row {at}")) for at, row in enumerate(rows)]
@@ -66,13 +67,24 @@ def _of_pandas(value: Any, name: str) -> Any:
         if value.shape[1] == 1:
             return _of_pandas(value.iloc[:, 0], name)
         _check_numbers(value.columns, [getattr(kind, "kind", "") in "fiu" for kind in value.dtypes], name)
-        return value.to_numpy()
+        return _complete_of_pandas(value, name)
     kind = str(value.dtype)
     if kind == "object":
         return _stacked(value.tolist(), name) if len(value) else np.zeros((0, 0))
     if "list" in kind:
         return from_arrow(_pyarrow(name).Array.from_pandas(value), name)
-    return value.to_numpy()
+    return _complete_of_pandas(value, name)
+
+
+def _complete_of_pandas(value: Any, name: str) -> NDArray[Any]:
+    """Return the numbers of a column or a frame; pandas makes objects or NaN of what is missing in types of its own."""
+    kinds = value.dtypes if value.ndim == 2 else [value.dtype]
+    if not all(isinstance(kind, np.dtype) for kind in kinds):
+        missing = value.isna().to_numpy().reshape(len(value), -1).any(axis=1)
+        if missing.any():
+            raise ArgumentValueError(name, f"row {int(missing.argmax())} has a missing value: fill or drop it")
+    array: NDArray[Any] = value.to_numpy()
+    return array
 
 
 def _of_polars(value: Any, name: str) -> Any:
@@ -95,8 +107,15 @@ def _of_polars(value: Any, name: str) -> Any:
 
 
 def from_arrow(value: Any, name: str) -> NDArray[Any]:
-    """Read a column or table of pyarrow; lists of one length become rows."""
+    """Read a column, a table, a tensor or one list of pyarrow; lists of one length become rows."""
     pa = _pyarrow(name)
+    if isinstance(value, pa.Scalar):
+        return _of_scalar(value, name)
+    if isinstance(value, pa.Tensor):
+        tensor: NDArray[Any] = value.to_numpy()
+        return tensor
+    if hasattr(value, "to_tensor") and hasattr(value, "non_zero_length"):
+        raise ArgumentTypeError(name, f"is a sparse tensor: want a dense one, {name}.to_tensor()")
     if hasattr(value, "column_names"):
         if value.num_columns == 1:
             return from_arrow(value.column(0), name)
@@ -123,6 +142,17 @@ def from_arrow(value: Any, name: str) -> NDArray[Any]:
         raise ArgumentTypeError(name, f"holds {kind}: want lists of numbers")
     _check_complete(values.null_count, name)
     return _rows(values.to_numpy(zero_copy_only=False), lengths, name)
+
+
+def _of_scalar(value: Any, name: str) -> NDArray[Any]:
+    """Read an element of a column: a list is one vector."""
+    if not value.is_valid:
+        raise ArgumentValueError(name, "is missing")
+    if hasattr(value, "values"):
+        return from_arrow(value.values, name)
+    if hasattr(value, "value"):  # of a type that extends another
+        return _of_scalar(value.value, name)
+    return np.asarray(value.as_py())
 
 
 def _of_torch(value: Any, name: str) -> Any:
