@@ -40,6 +40,9 @@ DEMAND = 0.5
 METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5
 """What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
+NOTABLY = 0.2
+"""The same for a smaller η than `ETA`: one iteration gives a larger one less than it is worth, and with a smaller one
+the first 200 hold fewer of the 100 best where the first 10 hold as many of 10."""
 CANDIDATES = 8
 """About as many as are tried, for the progress that is shown."""
 COMMON = 3
@@ -77,9 +80,9 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if loss.demand is None:
         loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, DEMAND))
     if loss.metric is None:
-        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, CLEARLY / len(sample.queries) ** 0.5))
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, up=CLEARLY / len(sample.queries) ** 0.5))
     if loss.eta is None:
-        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, ETA))
+        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, ETA, down=NOTABLY / len(sample.queries) ** 0.5))
     if trainer.report is not None:
         trainer.report(1, 1)
     return loss
@@ -191,8 +194,16 @@ class Sample:
                 self.report(COMMON + min(len(self.scores), CANDIDATES), COMMON + CANDIDATES)
         return self.scores[loss]
 
-    def climb(self, loss: InnerProduct, name: str, values: tuple[float, ...], start: float, by: float = 0.0) -> float:
-        """Return the value of a parameter from which neither neighbour is better, `by` so much."""
+    def climb(
+        self,
+        loss: InnerProduct,
+        name: str,
+        values: tuple[float, ...],
+        start: float,
+        up: float = 0.0,
+        down: float = 0.0,
+    ) -> float:
+        """Return the value of a parameter from which neither neighbour is better: `up` so much, or `down`."""
 
         def changed(at: int) -> InnerProduct:
             change: dict[str, Any] = {name: values[at]}
@@ -205,7 +216,7 @@ class Sample:
             return self.score(changed(at))
 
         at = values.index(start)
-        for step in (1, -1):
+        for step, by in ((1, up), (-1, down)):
             begin = at
             while 0 <= at + step < len(values) and score(at + step) > score(at) + by:
                 at += step
