@@ -32,7 +32,7 @@ pub use candidates::{Candidates, rows_of};
 pub use change::Change;
 use change::State;
 pub(crate) use column::Column;
-pub use filter::Allowed;
+pub use filter::{Allowed, Marks};
 use frame::Frame;
 pub(crate) use given::Given;
 use ids::Ids;
