@@ -133,6 +133,7 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/nibbles.py
 	$(BIN)/python benches/kinds.py
 	$(BIN)/python benches/upper.py
+	$(BIN)/python benches/exclude.py
 	cargo run --release --quiet -p compcodes-benches --bin scan
 
 bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
@@ -155,6 +156,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/nibbles.py --tiny
 	$(BIN)/python benches/kinds.py --tiny
 	$(BIN)/python benches/upper.py --tiny
+	$(BIN)/python benches/exclude.py --tiny
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

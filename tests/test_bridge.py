@@ -108,8 +108,11 @@ def test_additive_codes_of_subspaces_are_taken(data, factory, metric):
         ("NSG8,Flat", "IndexNSGFlat: a graph over an IndexFlat", True),
         ("IVF4,Flat", "IndexIVFFlat: it holds vectors in lists", True),
         ("IDMap,IVF4,Flat", "IndexIDMap: it holds vectors in lists", True),
-        ("IVF4,PQ4x4", "IndexIVFPQ: its codes are of what is left", False),
-        ("OPQ4,IVF4,PQ4x4", "IndexPreTransform: its codes are of what is left", False),
+        ("IVF4,PQ4+4", "IndexIVFPQR: its codes are refined by those of a second product quantizer", False),
+        ("IVF4,SQ8", "IndexIVFScalarQuantizer: its codes are no codewords", False),
+        ("IVF4,PQ1x9", "IndexIVFPQ: its codes have 9 bits", False),
+        ("OPQ4,IVF4,SQ8", "IndexPreTransform: its codes are no codewords", False),
+        ("PCA8,IVF4,PQ4x4", "IndexPreTransform: vectors go through a PCAMatrix with a bias", False),
         ("PCA8,Flat", "IndexPreTransform: it holds vectors", False),
         ("PCA8,PQ4x4", "IndexPreTransform: vectors go through a PCAMatrix with a bias", False),
         ("L2norm,PQ4x4", "IndexPreTransform: vectors go through a NormalizationTransform, which is not linear", False),
@@ -141,7 +144,7 @@ def test_one_refusal_says_what_to_call_and_calling_it_works(data, factory, why, 
     assert made["new"].ids[:2].tolist() == ([7, 9] if "IDMap" in factory else [0, 1])
 
 
-@pytest.mark.parametrize("factory", ["HNSW8,PQ4x8", "PQ4x4,RFlat", "IVF4,Flat"])
+@pytest.mark.parametrize("factory", ["HNSW8,PQ4x8", "PQ4x4,RFlat", "IVF4,PQ4x4,RFlat", "IVF4,Flat"])
 def test_what_holds_codes_and_more_is_opened_by_the_call_that_is_named(data, factory):
     X = data[0][:1100]
     theirs = indexed(X, factory, faiss.METRIC_INNER_PRODUCT)

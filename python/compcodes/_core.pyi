@@ -11,6 +11,7 @@ __all__ = [
     "Candidates",
     "Encoder",
     "Index",
+    "Keys",
     "Lists",
     "Model",
     "Moments",
@@ -22,14 +23,17 @@ __all__ = [
     "UnitRows",
     "__version__",
     "apply",
+    "are_plain",
     "check_codebooks",
     "decode",
     "error_bounds",
     "errors",
     "exact_search",
     "hamming_search",
+    "ids_of_each",
     "isa",
     "isas",
+    "keys_of_each",
     "kmeans",
     "moment_rows",
     "multiply",
@@ -60,7 +64,15 @@ _F64 = NDArray[np.float64]
 _I64 = NDArray[np.int64]
 _U8 = NDArray[np.uint8]
 _Progress = Callable[[int, int], object] | None
-_Names = _I64 | list[str]  # ids or keys
+
+@final
+class Keys:
+    def __new__(cls, keys: list[str]) -> Keys: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> str: ...
+    def __reduce__(self) -> tuple[Any, tuple[list[str]]]: ...
+
+_Names = _I64 | list[str] | Keys  # ids or keys
 _Found = _I64 | list[str | None]
 _Filter = tuple[int, int, int] | tuple[_I64, _Names] | NDArray[np.bool_] | _Names | None
 
@@ -121,6 +133,7 @@ class Lists:
         bonuses: _F32 | None = None,
         shares: _F32 | None = None,
         reach: _F64 | None = None,
+        by_residual: bool = True,
     ) -> Lists: ...
     def __len__(self) -> int: ...
     @property
@@ -133,6 +146,8 @@ class Lists:
     def shares(self) -> _F32: ...
     @property
     def reach(self) -> list[tuple[int, float]]: ...
+    @property
+    def by_residual(self) -> bool: ...
     def __reduce__(self) -> tuple[Any, Any]: ...
     def probes_for(self, recall: float) -> int: ...
     def assign(self, x: NDArray[Any], n_jobs: int | None = None, progress: _Progress = None) -> tuple[_I64, _F32]: ...
@@ -413,6 +428,7 @@ def apply(
     n_jobs: int | None = None,
     directions: _F32 | None = None,
 ) -> _F64: ...
+def are_plain(keys: list[Any]) -> bool: ...
 def check_codebooks(codebooks: _F32, selection: str) -> None: ...
 def decode(codebooks: _F32, codes: _U8, n_jobs: int | None = None) -> _F32: ...
 def error_bounds(codebooks: _F32, x: NDArray[Any] | Target, codes: _U8, n_jobs: int | None = None) -> _F64: ...
@@ -436,6 +452,8 @@ def exact_search(
 def hamming_search(
     codes: _U8, queries: _U8, k: int, n_jobs: int | None = None, progress: _Progress = None
 ) -> tuple[_F32, _I64]: ...
+def ids_of_each(rows: list[Any]) -> tuple[_I64, _I64] | None: ...
+def keys_of_each(rows: list[Any]) -> tuple[_I64, Keys] | None: ...
 def kmeans(
     x: NDArray[Any],
     n_codewords: int,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes import _core
 from compcodes._keys import as_keys, key_array, listed
 from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
@@ -34,11 +35,11 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
     if isinstance(excluded, tuple):  # of each query
         excluded = excluded[1]
     for name, names, outcome in (("filter", allowed, "found"), ("exclude", excluded, "excluded")):
-        keyed = isinstance(names, list)
+        keyed = isinstance(names, (list, _core.Keys))
         is_ids = name == "filter" and isinstance(names, np.ndarray) and names.dtype == np.int64
         if not (keyed or is_ids) or not len(names) or any(map(contains, names)):
             continue
-        first = repr(key_array(names[:1], (1,))[0]) if keyed else str(names[0])
+        first = repr(key_array([names[0]], (1,))[0]) if keyed else str(names[0])
         kind, hint = ("keys", "; 7 and '7' are different keys") if keyed else ("ids", "")
         warn(
             f"{name} holds {len(names):,} {kind}, and the index has none of them (the first is {first}{hint}): nothing "
@@ -118,8 +119,15 @@ def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tupl
     """Where the ids or keys of each query begin, and those of all."""
     _check_queries(name, len(rows), n_queries)
     if has_keys:
-        keys = [as_keys(listed(row), name=name) for row in rows]
+        rows = [row if type(row) is list else listed(row) for row in rows]
+        plain = _core.keys_of_each(rows)
+        if plain is not None:
+            return plain
+        keys = [as_keys(row, name=name) for row in rows]
         return _starts([len(row) for row in keys]), [key for row in keys for key in row]
+    quick = _core.ids_of_each(rows) or _joined(rows)
+    if quick is not None:
+        return quick
     arrays = [np.asarray(list(row) if isinstance(row, (set, frozenset)) else row) for row in rows]
     for query, array in enumerate(arrays):
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -129,6 +137,15 @@ def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tupl
     found = [array.astype(np.int64) for array in arrays]
     ids = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
     return _starts([len(array) for array in found]), ids
+
+
+def _joined(rows: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """What `_of_each` makes of arrays of ids that are all of one type, of which it need not look at each."""
+    if set(map(type, rows)) != {np.ndarray} or len({row.dtype for row in rows}) > 1:
+        return None
+    if rows[0].dtype.kind not in "iu" or any(row.ndim != 1 for row in rows):
+        return None
+    return _starts([len(row) for row in rows]), np.concatenate(rows).astype(np.int64, copy=False)
 
 
 def _of_matrix(matrix: Any, name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

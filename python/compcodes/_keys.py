@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes import _core
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["as_key", "as_keys", "key_array", "listed"]
@@ -102,7 +103,9 @@ def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
         keys = [keys]
     elif isinstance(keys, dict) or not isinstance(keys, Iterable):
         raise ArgumentTypeError(name, f"are {type(keys).__name__}: want a list or an array of keys")
-    written = [as_key(key, name) for key in listed(keys)]
+    written = listed(keys)
+    if not _core.are_plain(written):
+        written = [as_key(key, name) for key in written]
     if n is not None and len(written) != n:
         raise ArgumentValueError(name, f"has {len(written)} entries: want {n}, one for each vector")
     return written
@@ -111,6 +114,14 @@ def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
 def key_array(written: Sequence[str | None], shape: tuple[int, ...]) -> NDArray[np.object_]:
     """Read keys into an array of objects; None stays."""
     array = np.empty(len(written), dtype=object)
+    if _are_texts(written):
+        array[:] = written
+        return array.reshape(shape)
     for at, text in enumerate(written):  # one by one: numpy would take tuples for rows
         array[at] = None if text is None else _read(text)
     return array.reshape(shape)
+
+
+def _are_texts(written: Sequence[str | None]) -> bool:
+    """Whether none is missing, and none is more than it seems."""
+    return None not in written and "\0" not in "".join(written)  # type: ignore[arg-type]

@@ -20,7 +20,6 @@ from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike
-from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
 
@@ -626,13 +625,16 @@ class Index(Generic[Name]):
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
         The results are those of faiss, but for rounding; FastScan rounds its tables to bytes, and this engine does not.
-        Vectors added later are encoded by compcodes.
+        Vectors added later are encoded by compcodes. An inverted file keeps its lists, and its ``nprobe`` is how many
+        lists a search goes through that says neither `n_probe` nor `recall`; a recall of these lists is not known.
 
         Parameters
         ----------
         index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one
             Of at most 8 bits per code; also ``IndexProductResidualQuantizer`` and ``IndexProductLocalSearchQuantizer``;
-            behind a rotation (``IndexPreTransform``, as for OPQ), or with ids (``IndexIDMap``).
+            in an inverted file (``IndexIVFPQ`` and so on), of residuals or of whole vectors (``by_residual``), whose
+            vectors are then in the order of their ids; behind a rotation (``IndexPreTransform``, as for OPQ), or
+            with ids (``IndexIDMap``).
 
         Raises
         ------
@@ -641,11 +643,11 @@ class Index(Generic[Name]):
         ValueError
             It has larger codes, another metric than inner product and L2, or is not trained.
         """
-        from compcodes.interop.faiss import take
+        from compcodes.interop.faiss import model_of, take
 
         taken = take(index)
-        quantizer = CompositionalCodes.from_codebooks(taken.codebooks)
-        return cls(quantizer, cast(Metric, taken.metric), n_jobs).add_codes(taken.codes, taken.ids)
+        made = cls(model_of(taken), cast(Metric, taken.metric), n_jobs)
+        return made.add_codes(taken.codes, taken.ids, lists=None if taken.lists is None else taken.lists.of_each)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Bytes keep the quantizer's registered class; another one goes along.

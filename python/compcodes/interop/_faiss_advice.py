@@ -7,10 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["METRICS", "instead", "reason"]
+__all__ = ["METRICS", "Refused", "instead", "reason"]
 
 #: Of faiss' METRIC_INNER_PRODUCT and METRIC_L2.
 METRICS = {0: "ip", 1: "l2"}
+
+
+class Refused(Exception):
+    """Why the codes of a faiss index cannot be taken over."""
+
+    def __init__(self, kind: type[Exception], why: str) -> None:
+        super().__init__(why)
+        self.kind, self.why = kind, why
 
 
 def reason(index: Any) -> str:
@@ -19,7 +27,7 @@ def reason(index: Any) -> str:
 
     if isinstance(index, faiss.IndexFlat):
         return "it holds vectors, not codes"
-    if isinstance(index, faiss.IndexScalarQuantizer):
+    if isinstance(index, (faiss.IndexScalarQuantizer, faiss.IndexIVFScalarQuantizer)):
         return "its codes are no codewords"
     if isinstance(index, (faiss.IndexHNSW, faiss.IndexNSG)):
         return f"a graph over an {type(_storage(index)).__name__}, and graphs have no counterpart"
@@ -27,8 +35,8 @@ def reason(index: Any) -> str:
         return "two indexes in one"
     if isinstance(index, faiss.IndexIVFFlat):
         return "it holds vectors in lists, not codes"
-    if isinstance(index, faiss.IndexIVF):
-        return "its codes are of what is left of vectors in the lists of faiss"
+    if isinstance(index, faiss.IndexIVFPQR):
+        return "its codes are refined by those of a second product quantizer"
     return "its codes are no sums of codewords"
 
 

@@ -1,7 +1,8 @@
 """Indexes of faiss, taken over with their codes.
 
 Every quantizer that sums codewords is the same model: product quantization has codewords that are zero outside their
-subspace, a rotation before it rotates them back, and residual and local-search quantizers are sums as they are.
+subspace, a rotation before it rotates them back, and residual and local-search quantizers are sums as they are. An
+inverted file divides vectors by centroids, as lists do here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes.interop._faiss_advice import METRICS, instead, reason
+from compcodes import _core
+from compcodes.interop._faiss_advice import METRICS, Refused, instead, reason
+from compcodes.interop._faiss_lists import Lists, inverted, unblocked
+from compcodes.quantizers.compositional import CompositionalCodes
 
-__all__ = ["Taken", "take"]
+__all__ = ["Taken", "model_of", "take"]
+
+
+RECALL = 0.95
+"""That of a search that says neither `recall` nor `n_probe`."""
 
 
 class Taken(NamedTuple):
@@ -24,14 +32,7 @@ class Taken(NamedTuple):
     codes: NDArray[np.uint8]  # (n, M)
     ids: NDArray[np.int64] | None  # (n,)
     metric: str
-
-
-class _Refused(Exception):
-    """Why the codes of a faiss index cannot be taken over."""
-
-    def __init__(self, kind: type[Exception], why: str) -> None:
-        super().__init__(why)
-        self.kind, self.why = kind, why
+    lists: Lists | None = None
 
 
 def take(index: Any) -> Taken:
@@ -57,15 +58,42 @@ def take(index: Any) -> Taken:
         raise TypeError(f"index is {type(index).__name__}: want a faiss index")
     index = faiss.downcast_index(index)
     try:
-        return _taken(index)
-    except _Refused as refused:
+        taken = _taken(index)
+        _check_ids(taken.ids)
+        return taken
+    except Refused as refused:
         raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
+
+
+def model_of(taken: Taken) -> CompositionalCodes:
+    """Make a model of codebooks and lists; it searches as many lists as the index did by default."""
+    if taken.lists is None:
+        return CompositionalCodes.from_codebooks(taken.codebooks)
+    centroids, of_each, by_residual, n_probe = taken.lists
+    made = CompositionalCodes.from_codebooks(taken.codebooks, centroids=centroids, by_residual=by_residual)
+    n, n_lists = len(of_each), len(centroids)
+    shares = (np.bincount(of_each, minlength=n_lists) / n).astype(np.float32) if n else None
+    reach = np.array([[n_probe, RECALL]])
+    made._lists = _core.Lists(centroids, 1.0, None, shares, reach, by_residual)
+    return made
+
+
+def _check_ids(ids: NDArray[np.int64] | None) -> None:
+    """Refuse ids that faiss takes, and an index here does not."""
+    if ids is None or not len(ids):
+        return
+    if ids.min() < 0:
+        raise Refused(ValueError, f"its ids hold {ids.min()}: want none below 0")
+    ordered = np.sort(ids)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        raise Refused(ValueError, f"its ids hold {twice[0]} twice")
 
 
 def _is_taken(index: Any) -> bool:
     try:
         _taken(index)
-    except _Refused:
+    except Refused:
         return False
     return True
 
@@ -75,44 +103,65 @@ def _taken(index: Any) -> Taken:
 
     index = faiss.downcast_index(index)
     if not index.is_trained:
-        raise _Refused(ValueError, "it is not trained: call index.train(X) and index.add(X) first")
+        raise Refused(ValueError, "it is not trained: call index.train(X) and index.add(X) first")
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
-        return _taken(index.index)._replace(ids=faiss.vector_to_array(index.id_map).astype(np.int64))
+        return _named(_taken(index.index), faiss.vector_to_array(index.id_map).astype(np.int64))
     if isinstance(index, faiss.IndexPreTransform):
         return _rotated(index, _taken(index.index))
     if index.metric_type not in METRICS:
-        raise _Refused(ValueError, "its metric is another than inner product and L2")
-    if isinstance(index, (faiss.IndexPQ, faiss.IndexPQFastScan)):
-        codebooks, bits = _product(index.pq)
-    elif isinstance(index, (faiss.IndexResidualQuantizer, faiss.IndexResidualQuantizerFastScan)):
-        codebooks, bits = _additive(index.rq)
-    elif isinstance(index, (faiss.IndexLocalSearchQuantizer, faiss.IndexLocalSearchQuantizerFastScan)):
-        codebooks, bits = _additive(index.lsq)
-    elif isinstance(index, (faiss.IndexProductResidualQuantizer, faiss.IndexProductResidualQuantizerFastScan)):
-        codebooks, bits = _of_subspaces(index.prq)
-    elif isinstance(index, (faiss.IndexProductLocalSearchQuantizer, faiss.IndexProductLocalSearchQuantizerFastScan)):
-        codebooks, bits = _of_subspaces(index.plsq)
-    else:
-        raise _Refused(TypeError, reason(index))
-    if isinstance(index, faiss.IndexFastScan):
-        packed = _unblock(index)
+        raise Refused(ValueError, "its metric is another than inner product and L2")
+    codebooks, bits = _quantizer(index)
+    metric = METRICS[index.metric_type]
+    if isinstance(index, faiss.IndexIVF):
+        packed, ids, lists = inverted(index)
+        return Taken(codebooks, _unpack(packed, bits), ids, metric, lists)
+    if _is_fast(index):
+        blocks = faiss.rev_swig_ptr(index.codes.get(), index.codes.size()) if index.ntotal else np.zeros(0, np.uint8)
+        packed = unblocked(blocks, index.get_CodePacker(), index.ntotal)
     else:
         packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
-    return Taken(codebooks, _unpack(packed, bits), None, METRICS[index.metric_type])
+    return Taken(codebooks, _unpack(packed, bits), None, metric)
 
 
-def _unblock(index: Any) -> NDArray[np.uint8]:
-    """Rows of bit strings (n, code size) of a FastScan index, whose codes are interleaved in blocks."""
+def _is_fast(index: Any) -> bool:
     import faiss
 
-    packer = index.get_CodePacker()
-    packed = np.zeros((-(-index.ntotal // packer.nvec) * packer.nvec, packer.code_size), dtype=np.uint8)
-    if index.ntotal:
-        blocks = np.ascontiguousarray(faiss.rev_swig_ptr(index.codes.get(), index.codes.size()))
-        rows = packed.reshape(-1, packer.nvec, packer.code_size)
-        for block, to in zip(blocks.reshape(-1, packer.block_size), rows, strict=True):
-            packer.unpack_all(faiss.swig_ptr(block), faiss.swig_ptr(to))
-    return packed[: index.ntotal]
+    return isinstance(index, faiss.IndexFastScan)
+
+
+def _named(taken: Taken, names: NDArray[np.int64]) -> Taken:
+    """Give vectors the ids that an IDMap has for those of the index within."""
+    within = np.arange(len(taken.codes)) if taken.ids is None else taken.ids
+    if len(within) and not 0 <= within.min() <= within.max() < len(names):
+        raise Refused(ValueError, f"it names {len(names)} vectors, and the index within has others")
+    return taken._replace(ids=names[within])
+
+
+def _quantizer(index: Any) -> tuple[NDArray[np.float32], list[int]]:
+    """Codebooks (M, K, d), and the bits of the code of each."""
+    import faiss
+
+    if isinstance(index, faiss.IndexIVFPQR):
+        raise Refused(TypeError, reason(index))
+    if _is(index, "PQ"):
+        return _product(index.pq)
+    if _is(index, "ResidualQuantizer"):
+        return _additive(index.rq)
+    if _is(index, "LocalSearchQuantizer"):
+        return _additive(index.lsq)
+    if _is(index, "ProductResidualQuantizer"):
+        return _of_subspaces(index.prq)
+    if _is(index, "ProductLocalSearchQuantizer"):
+        return _of_subspaces(index.plsq)
+    raise Refused(TypeError, reason(index))
+
+
+def _is(index: Any, kind: str) -> bool:
+    """Whether an index is of a kind of quantizer: flat, in lists, or the FastScan of one of these."""
+    import faiss
+
+    names = (f"Index{lists}{kind}{fast}" for lists in ("", "IVF") for fast in ("", "FastScan"))
+    return isinstance(index, tuple(getattr(faiss, name) for name in names))
 
 
 def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:
@@ -155,24 +204,28 @@ def _rotated(index: Any, taken: Taken) -> Taken:
     """Undo the linear transforms that vectors and queries go through: ⟨A q, c⟩ = ⟨q, Aᵀ c⟩."""
     import faiss
 
-    codebooks = taken.codebooks
+    codebooks, centroids = taken.codebooks, None if taken.lists is None else taken.lists.centroids
     for i in reversed(range(index.chain.size())):
         transform = faiss.downcast_VectorTransform(index.chain.at(i))
         if not isinstance(transform, faiss.LinearTransform):
-            raise _Refused(TypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
+            raise Refused(TypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
         if transform.have_bias and np.any(faiss.vector_to_array(transform.b)):
-            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation")
+            raise Refused(ValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation")
         A = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
         if taken.metric == "l2" and not (A.shape[0] == A.shape[1] and np.allclose(A @ A.T, np.eye(len(A)), atol=1e-3)):
-            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} that changes distances")
+            raise Refused(ValueError, f"vectors go through a {type(transform).__name__} that changes distances")
         codebooks = codebooks @ A
-    return taken._replace(codebooks=np.ascontiguousarray(codebooks, dtype=np.float32))
+        centroids = None if centroids is None else centroids @ A
+    lists = taken.lists
+    if lists is not None and centroids is not None:
+        lists = lists._replace(centroids=np.ascontiguousarray(centroids, dtype=np.float32))
+    return taken._replace(codebooks=np.ascontiguousarray(codebooks, dtype=np.float32), lists=lists)
 
 
 def _unpack(packed: NDArray[np.uint8], bits: list[int]) -> NDArray[np.uint8]:
     """Codes (n, M) from rows of little-endian bit strings."""
     if max(bits) > 8:
-        raise _Refused(ValueError, f"its codes have {max(bits)} bits: want at most 8")
+        raise Refused(ValueError, f"its codes have {max(bits)} bits: want at most 8")
     if set(bits) == {8}:
         return np.ascontiguousarray(packed[:, : len(bits)])
     single = np.unpackbits(packed, axis=1, bitorder="little", count=sum(bits))

@@ -120,7 +120,7 @@ def absorbed(
     iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
     seed = (as_seed(model.random_state) + iteration) % 2**64
     shards = Local(X, weights, model.n_jobs)
-    if model._lists is not None:
+    if model._lists is not None and model._lists.by_residual:
         shards = training_lists.based(shards, model._lists, model._lists.assign(X, model.n_jobs)[0])
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
     directions = model.directions_ if len(model.directions_) else None

@@ -402,9 +402,17 @@ class CompositionalCodes(Quantizer):
 
     @classmethod
     def from_codebooks(
-        cls, codebooks: ArrayLike, selection: Selection = "group", *, centroids: ArrayLike | None = None
+        cls,
+        codebooks: ArrayLike,
+        selection: Selection = "group",
+        *,
+        centroids: ArrayLike | None = None,
+        by_residual: bool = True,
     ) -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) trained elsewhere, and of the centroids (n_lists, d) of lists.
+
+        With ``by_residual=False`` codes are those of whole vectors: the lists of vectors and queries are chosen by the
+        centroids, but approximations do not begin with them.
 
         Raises
         ------
@@ -422,7 +430,7 @@ class CompositionalCodes(Quantizer):
         made = cls._restored(codebooks, selection, {})
         if centroids is not None:
             rows = np.array(as_vectors(centroids, "centroids", codebooks.shape[2]), dtype=np.float32, order="C")
-            made._lists, made.n_lists = _core.Lists(rows), len(rows)
+            made._lists, made.n_lists = _core.Lists(rows, by_residual=bool(by_residual)), len(rows)
         return made
 
     @classmethod

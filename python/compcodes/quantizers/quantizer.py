@@ -112,7 +112,8 @@ class Quantizer(Estimator):
     def decode(self, codes: ArrayLike, lists: ArrayLike | None = None) -> NDArray[np.float32]:
         """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
 
-        Of a model with `centroids_`, `lists` (n,) says in which list each vector is; its centroid is part of the sum.
+        Of a model with `centroids_`, `lists` (n,) says in which list each vector is; its centroid is part of the sum,
+        but for codes of whole vectors (``by_residual=False`` of `CompositionalCodes.from_codebooks`).
 
         Raises
         ------
@@ -216,7 +217,7 @@ class Quantizer(Estimator):
 
     def _target(self, X: NDArray[Any], lists: NDArray[np.int64] | None) -> Any:
         """What codes are chosen for, of vectors in these lists."""
-        if self._lists is None or lists is None:
+        if self._lists is None or lists is None or not self._lists.by_residual:
             return X
         return _core.Target(X, self._lists.centroids, lists)
 

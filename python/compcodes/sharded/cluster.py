@@ -210,9 +210,10 @@ def _of_queries(limit: Any, rows: NDArray[np.int64]) -> Any:
     """Return what a filter means for some of the queries."""
     if isinstance(limit, tuple) and len(limit) == 2:  # where the names of each query begin, and all of them
         starts, names = limit
+        names = names if isinstance(names, np.ndarray) else list(names)
         parts = [names[starts[row] : starts[row + 1]] for row in rows]
         ends = np.cumsum([0] + [len(part) for part in parts])
-        joined = list(itertools.chain(*parts)) if isinstance(names, list) else np.concatenate(parts)
+        joined = np.concatenate(parts) if isinstance(names, np.ndarray) else list(itertools.chain(*parts))
         return ends.astype(np.int64), joined
     return limit[rows] if getattr(limit, "ndim", 1) == 2 else limit
 

@@ -192,7 +192,10 @@ impl Index {
 
     /// Whether there is a vector with this id or key.
     fn contains(&self, py: Python<'_>, id: Name) -> PyResult<bool> {
-        self.look(py, |index| id.is_in(index))
+        match self.index.try_look() {
+            Some(index) if matches!(id, Name::Key(_)) => Ok(id.is_in(&index)),
+            _ => self.look(py, |index| id.is_in(index)),
+        }
     }
 
     fn has_keys(&self, py: Python<'_>) -> PyResult<bool> {
@@ -268,7 +271,7 @@ impl Index {
             let (side, lists) = (side.as_deref(), lists.as_deref());
             match &names {
                 Some(Names::Keys(keys)) => {
-                    index.prepare_add_keyed_codes_in(codes, lists, keys, side, monitor)
+                    index.prepare_add_keyed_codes_in(codes, lists, &keys.all(), side, monitor)
                 }
                 Some(Names::Ids(ids)) => index.prepare_add_codes_in(codes, lists, Some(ids), side, monitor),
                 None => index.prepare_add_codes_in(codes, lists, None, side, monitor),

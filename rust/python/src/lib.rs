@@ -17,6 +17,7 @@ mod shared;
 mod starts;
 mod steps;
 mod targets;
+mod texts;
 
 use pyo3::prelude::*;
 
@@ -63,4 +64,6 @@ mod core {
     };
     #[pymodule_export]
     use super::targets::Target;
+    #[pymodule_export]
+    use super::texts::{Keys, are_plain, ids_of_each, keys_of_each};
 }

@@ -28,7 +28,7 @@ fn as_i64(lists: Vec<u32>) -> Vec<i64> {
 
 /// Centroids (n, d) f32, the η of the loss that puts vectors into their lists, and what training learnt of them: numbers
 /// that choosing lists adds to the product with a query of length 1, the share of vectors in each, and (r, 2) numbers of
-/// lists with the share of the nearest vectors in them.
+/// lists with the share of the nearest vectors in them. With `by_residual` approximations begin with the centroid.
 #[pyclass(frozen, module = "compcodes._core")]
 #[derive(Clone)]
 pub(crate) struct Lists {
@@ -38,13 +38,14 @@ pub(crate) struct Lists {
 #[pymethods]
 impl Lists {
     #[new]
-    #[pyo3(signature = (centroids, eta=1.0, bonuses=None, shares=None, reach=None))]
+    #[pyo3(signature = (centroids, eta=1.0, bonuses=None, shares=None, reach=None, by_residual=true))]
     fn new(
         centroids: PyReadonlyArray2<'_, f32>,
         eta: f64,
         bonuses: Option<PyReadonlyArray1<'_, f32>>,
         shares: Option<PyReadonlyArray1<'_, f32>>,
         reach: Option<PyReadonlyArray2<'_, f64>>,
+        by_residual: bool,
     ) -> PyResult<Self> {
         let make = || {
             let mut made = Centroids::new(centroids.as_array().to_owned())?;
@@ -60,7 +61,7 @@ impl Lists {
                 made =
                     made.with_reach(rows.outer_iter().map(|row| (row[0] as usize, row[1] as f32)).collect())?;
             }
-            Ok(made)
+            Ok(if by_residual { made } else { made.of_whole() })
         };
         Ok(Self { centroids: make().map_err(to_python)? })
     }
@@ -75,7 +76,7 @@ impl Lists {
         let reach: Vec<f64> =
             own.centroids.reach().iter().flat_map(|&(n, share)| [n as f64, share.into()]).collect();
         let reach = Array2::from_shape_vec((reach.len() / 2, 2), reach).expect("two each").into_pyarray(py);
-        let parts = (own.centroids(py), own.eta(), own.bonuses(py), own.shares(py), reach);
+        let parts = (own.centroids(py), own.eta(), own.bonuses(py), own.shares(py), reach, own.by_residual());
         Ok((slf.get_type().into_any(), parts.into_pyobject(py)?.into_any()))
     }
 
@@ -104,6 +105,12 @@ impl Lists {
     #[getter]
     fn reach(&self) -> Vec<(usize, f32)> {
         self.centroids.reach().to_vec()
+    }
+
+    /// Whether approximations begin with the centroid.
+    #[getter]
+    fn by_residual(&self) -> bool {
+        self.centroids.by_residual()
     }
 
     /// How many lists to search for a recall.

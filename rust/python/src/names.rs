@@ -1,28 +1,33 @@
 //! What names vectors in Python: ids, an array of int64; or keys, a list of strings.
 
 use crate::arrays::ids;
+use crate::texts::{Answers, Keys, Texts};
 use compcodes::index::sharded::Shards;
-use compcodes::index::{Allowed, shown};
+use compcodes::index::{Allowed, Marks, shown};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Error, Index, Result};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// Vectors that a caller names.
 pub(crate) enum Names {
     Ids(Vec<i64>),
-    Keys(Vec<String>),
+    Keys(Arc<Texts>),
 }
 
 impl Names {
     pub(crate) fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
-        match array.cast::<PyList>() {
-            Ok(keys) => Ok(Self::Keys(keys.extract()?)),
+        if let Ok(keys) = array.cast::<PyList>() {
+            return Ok(Self::Keys(Arc::new(Texts::new(keys)?)));
+        }
+        match array.cast::<Keys>() {
+            Ok(keys) => Ok(Self::Keys(keys.get().texts.clone())),
             Err(_) => Ok(Self::Ids(ids(array, name)?.as_array().to_vec())),
         }
     }
@@ -31,7 +36,7 @@ impl Names {
     pub(crate) fn ids(&self, index: &Index) -> Result<Vec<i64>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
-            Self::Keys(keys) => index.ids_of(keys),
+            Self::Keys(keys) => index.ids_of(&keys.all()),
         }
     }
 
@@ -40,7 +45,7 @@ impl Names {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
             Self::Keys(keys) => {
-                let found = index.find_keys(keys, monitor)?;
+                let found = index.find_keys(&keys.all(), monitor)?;
                 Ok(found.into_iter().map(|found| found.unwrap_or(-1)).collect())
             }
         }
@@ -59,8 +64,8 @@ impl Names {
         let mut known: HashMap<&str, (i64, bool)> =
             keys.iter().map(String::as_str).zip(candidates.iter().map(|&id| (id, false))).collect();
         let mut ids = Vec::with_capacity(given.len());
-        for (row, key) in given.iter().enumerate() {
-            ids.push(match known.get_mut(key.as_str()) {
+        for (row, key) in given.all().into_iter().enumerate() {
+            ids.push(match known.get_mut(key) {
                 Some((_, true)) => {
                     return Err(Error::Invalid(format!("rerank_ids holds {} twice", shown(key))));
                 }
@@ -83,21 +88,20 @@ impl Names {
 /// Ids and, where vectors have keys, those: what results name.
 pub(crate) struct Named {
     ids: Vec<i64>,
-    keys: Option<Vec<Option<String>>>,
+    keys: Option<Answers>,
 }
 
 impl Named {
     pub(crate) fn new(index: &Index, ids: Vec<i64>) -> Self {
-        let key = |&id: &i64| index.key(id).map(str::to_owned);
+        let key = |&id: &i64| index.key(id);
         let keys = index.has_keys().then(|| ids.iter().map(key).collect());
         Self { ids, keys }
     }
 
     /// Vectors at positions of shards.
     pub(crate) fn at(shards: &Shards, positions: &[i64]) -> Self {
-        let keys = shards
-            .has_keys()
-            .then(|| positions.iter().map(|&position| shards.key(position).map(str::to_owned)).collect());
+        let keys =
+            shards.has_keys().then(|| positions.iter().map(|&position| shards.key(position)).collect());
         let ids = if keys.is_some() { Vec::new() } else { positions.iter().map(|&p| shards.id(p)).collect() };
         Self { ids, keys }
     }
@@ -105,7 +109,7 @@ impl Named {
     /// An array (n,) of ids, or a list of keys.
     pub(crate) fn into_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.keys {
-            Some(keys) => Ok(PyList::new(py, keys)?.into_any()),
+            Some(keys) => keys.into_python(py),
             None => Ok(self.ids.into_pyarray(py).into_any()),
         }
     }
@@ -115,7 +119,7 @@ impl Named {
 pub(crate) struct Found {
     scores: Array2<f32>,
     ids: Array2<i64>,
-    keys: Option<Vec<Option<String>>>,
+    keys: Option<Answers>,
 }
 
 /// Scores (nq, k) f32, and ids (nq, k) i64 or a list of nq · k keys.
@@ -124,7 +128,7 @@ pub(crate) type Answer<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>);
 impl Found {
     pub(crate) fn new(index: &Index, hits: Hits) -> Self {
         let Hits { scores, positions: ids } = hits;
-        let key = |&id: &i64| index.key(id).map(str::to_owned);
+        let key = |&id: &i64| index.key(id);
         let keys = index.has_keys().then(|| ids.iter().map(key).collect());
         Self { scores, ids, keys }
     }
@@ -132,14 +136,15 @@ impl Found {
     /// Of candidates with ids that ascend and keys, if they have any.
     pub(crate) fn of(candidates: &[i64], keys: &Option<Vec<String>>, hits: Hits) -> Self {
         let Hits { scores, positions: ids } = hits;
-        let key = |keys: &[String], id| candidates.binary_search(&id).ok().map(|at| keys[at].clone());
-        let keys = keys.as_ref().map(|keys| ids.iter().map(|&id| key(keys, id)).collect());
+        let at = |&id: &i64| candidates.binary_search(&id).ok();
+        let keys =
+            keys.as_ref().map(|keys| ids.iter().map(|id| at(id).map(|at| keys[at].as_str())).collect());
         Self { scores, ids, keys }
     }
 
     pub(crate) fn into_python<'py>(self, py: Python<'py>) -> PyResult<Answer<'py>> {
         let names = match self.keys {
-            Some(keys) => PyList::new(py, keys)?.into_any(),
+            Some(keys) => keys.into_python(py)?,
             None => self.ids.into_pyarray(py).into_any(),
         };
         Ok((self.scores.into_pyarray(py), names))
@@ -148,19 +153,28 @@ impl Found {
 
 /// Vectors that a search can be confined to some of: those of an index, or of several.
 pub(crate) trait Vectors {
-    fn find_keys(&self, keys: &[String], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>>;
+    fn find_keys(&self, keys: &[&str], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>>;
     fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
-    fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_each_keys(&self, starts: &[usize], keys: &[&str], monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed>;
 }
 
 macro_rules! confined {
     ($kind:ty, $find:expr) => {
         impl Vectors for $kind {
-            fn find_keys(&self, keys: &[String], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>> {
+            fn find_keys(&self, keys: &[&str], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>> {
                 $find(self, keys, monitor)
+            }
+            fn allow_each_keys(
+                &self,
+                starts: &[usize],
+                keys: &[&str],
+                monitor: &dyn Monitor,
+            ) -> Result<Allowed> {
+                self.allow_each_keys(starts, keys, monitor)
             }
             fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
                 self.allow_ids(ids, monitor)
@@ -179,8 +193,8 @@ macro_rules! confined {
             fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
                 self.allow_each(starts, ids, monitor)
             }
-            fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
-                self.allow_each_mask(mask, monitor)
+            fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+                self.allow_marks(marks, monitor)
             }
         }
     };
@@ -203,7 +217,7 @@ pub(crate) enum Filter<'py> {
 pub(crate) enum Choice {
     Range(i64, i64, u64),
     Mask(Vec<bool>),
-    Marks(Array2<bool>),
+    Marks(Marks),
     Named(Names),
     Each(Vec<usize>, Names),
 }
@@ -222,7 +236,7 @@ impl Filter<'_> {
                     return Ok(Choice::Mask(mask.as_array().to_vec()));
                 }
                 if let Ok(marks) = array.extract::<PyReadonlyArray2<'_, bool>>() {
-                    return Ok(Choice::Marks(marks.as_array().to_owned()));
+                    return Ok(Choice::Marks(Marks::new(marks.as_array())));
                 }
                 Ok(Choice::Named(Names::new(&array, name)?))
             }
@@ -231,13 +245,14 @@ impl Filter<'_> {
 }
 
 impl Choice {
-    fn allowed(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Allowed> {
+    fn allowed(self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Allowed> {
         match self {
-            Choice::Range(first, last, step) => index.allow_range(*first..=*last, *step, monitor),
+            Choice::Range(first, last, step) => index.allow_range(first..=last, step, monitor),
             Choice::Named(names) => index.allow_ids(&names.find(index, monitor)?, monitor),
-            Choice::Mask(mask) => index.allow_mask(mask, monitor),
-            Choice::Marks(marks) => index.allow_each_mask(marks.view(), monitor),
-            Choice::Each(starts, names) => index.allow_each(starts, &names.find(index, monitor)?, monitor),
+            Choice::Mask(mask) => index.allow_mask(&mask, monitor),
+            Choice::Marks(marks) => index.allow_marks(marks, monitor),
+            Choice::Each(starts, Names::Ids(ids)) => index.allow_each(&starts, &ids, monitor),
+            Choice::Each(starts, Names::Keys(keys)) => index.allow_each_keys(&starts, &keys.all(), monitor),
         }
     }
 }
@@ -255,12 +270,11 @@ impl Limits {
         Ok(Self { filter, exclude })
     }
 
-    pub(crate) fn allowed(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Option<Allowed>> {
-        let allowed = |choice: &Option<Choice>| {
-            choice.as_ref().map(|choice| choice.allowed(index, monitor)).transpose()
-        };
-        let filter = allowed(&self.filter)?;
-        let exclude = allowed(&self.exclude).map_err(|error| match error {
+    pub(crate) fn allowed(self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Option<Allowed>> {
+        let allowed =
+            |choice: Option<Choice>| choice.map(|choice| choice.allowed(index, monitor)).transpose();
+        let filter = allowed(self.filter)?;
+        let exclude = allowed(self.exclude).map_err(|error| match error {
             Error::Invalid(text) => Error::Invalid(text.replacen("filter", "exclude", 1)),
             error => error,
         })?;

@@ -17,7 +17,7 @@ pub const MAX_LISTS: usize = 1 << 20;
 /// How many lists are searched, and the share of the nearest vectors that are in them.
 pub type Reached = (usize, f32);
 
-/// One centroid for each list: x ≈ centroid + Σ codewords.
+/// One centroid for each list: x ≈ centroid + Σ codewords; or x ≈ Σ codewords, see [`of_whole`](Self::of_whole).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centroids {
     data: Array2<f32>,
@@ -25,6 +25,7 @@ pub struct Centroids {
     bonuses: Vec<f32>,
     shares: Vec<f32>,
     reach: Vec<Reached>,
+    by_residual: bool,
 }
 
 impl Centroids {
@@ -49,6 +50,7 @@ impl Centroids {
             bonuses: vec![0.0; n],
             shares: vec![1.0 / n as f32; n],
             reach: Vec::new(),
+            by_residual: true,
         })
     }
 
@@ -56,6 +58,13 @@ impl Centroids {
     #[must_use]
     pub fn with_loss(self, loss: Loss) -> Self {
         Self { loss, ..self }
+    }
+
+    /// Lists of vectors whose codes are those of the whole vectors, not of what their centroids leave: centroids tell
+    /// which list a vector is in, and which lists are best for a query, but are no part of the approximation.
+    #[must_use]
+    pub fn of_whole(self) -> Self {
+        Self { by_residual: false, ..self }
     }
 
     /// Adds ‖q‖ times the number l of `bonuses` to ⟨q, centroid l⟩ where the lists of a query q are chosen: vectors of a list
@@ -132,6 +141,12 @@ impl Centroids {
     #[must_use]
     pub fn loss(&self) -> Loss {
         self.loss
+    }
+
+    /// Whether the approximation of a vector begins with the centroid of its list, as it does by default.
+    #[must_use]
+    pub fn by_residual(&self) -> bool {
+        self.by_residual
     }
 
     /// See [`with_bonuses`](Self::with_bonuses).

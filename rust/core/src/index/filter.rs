@@ -97,6 +97,63 @@ impl Allowed {
     }
 }
 
+/// A boolean matrix of a bit for each entry: what each query may find, or may not, by position.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    words: Vec<u64>,
+    /// Of each row.
+    n_words: usize,
+    n_columns: usize,
+}
+
+impl Marks {
+    /// Of a matrix (nq, n).
+    #[must_use]
+    pub fn new(mask: ArrayView2<'_, bool>) -> Self {
+        let (n_rows, n_columns) = mask.dim();
+        let n_words = n_columns.div_ceil(BLOCK);
+        let mut words = vec![0; n_rows * n_words];
+        for (row, words) in mask.outer_iter().zip(words.chunks_mut(n_words.max(1))) {
+            match row.as_slice() {
+                Some(row) => row.chunks(BLOCK).zip(words).for_each(|(marks, word)| *word = packed(marks)),
+                None => row.iter().enumerate().for_each(|(at, &mark)| {
+                    words[at / BLOCK] |= u64::from(mark) << (at % BLOCK);
+                }),
+            }
+        }
+        Self { words, n_words, n_columns }
+    }
+
+    /// Refuses marks for another number of vectors.
+    pub(super) fn check(&self, n: usize) -> Result<()> {
+        if self.n_columns != n {
+            return Err(invalid!("filter has {} columns, the index holds {n} vectors", self.n_columns));
+        }
+        Ok(())
+    }
+
+    /// The entries of each row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = bool>> {
+        let n = self.n_columns;
+        let bits = move |words: &'_ [u64], at: usize| words[at / BLOCK] >> (at % BLOCK) & 1 == 1;
+        self.words.chunks(self.n_words.max(1)).map(move |words| (0..n).map(move |at| bits(words, at)))
+    }
+}
+
+/// At most 64 marks as bits. Nearly all are false: eight bytes in one word are looked at first, and most words end there.
+fn packed(marks: &[bool]) -> u64 {
+    let (eights, rest) = marks.as_chunks::<8>();
+    let bytes = |eight: &[bool; 8]| u64::from_le_bytes(eight.map(u8::from));
+    if eights.iter().fold(0, |any, eight| any | bytes(eight)) == 0 && !rest.contains(&true) {
+        return 0;
+    }
+    // Of bytes 0 and 1 the product has byte i's bit in bit 56 + i, and nothing else above it.
+    let eight = |eight: &[bool; 8]| bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let whole = eights.iter().rev().fold(0, |word, marks| word << 8 | eight(marks));
+    let last = rest.iter().rev().fold(0, |word, &mark| word << 1 | u64::from(mark));
+    if rest.is_empty() { whole } else { whole | last << (8 * eights.len()) }
+}
+
 /// Words of 64 bits that are made between two reports.
 const WORDS: usize = 1024;
 
@@ -146,7 +203,30 @@ impl Index {
     /// # Errors
     /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
-        each_of(starts, &self.ids.find(ids, monitor)?, self.len().div_ceil(BLOCK))
+        let n_words = self.len().div_ceil(BLOCK);
+        if self.ids.given().is_none() {
+            let position =
+                |at: usize| usize::try_from(ids[at]).ok().filter(|&position| position < self.len());
+            return each_of(starts, ids.len(), position, n_words);
+        }
+        let found = self.ids.find(ids, monitor)?;
+        each_of(starts, found.len(), |at| found[at], n_words)
+    }
+
+    /// Of each query, the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in the index
+    /// allow nothing.
+    ///
+    /// # Errors
+    /// `starts` do not ascend from 0 to the number of keys, or the vectors have no keys.
+    pub fn allow_each_keys<S: AsRef<str>>(
+        &self,
+        starts: &[usize],
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<Allowed> {
+        monitor.report(0, keys.len() as u64)?;
+        let found = self.ids.positions_of_keys(keys)?;
+        each_of(starts, found.len(), |at| found[at], self.len().div_ceil(BLOCK))
     }
 
     /// Of each query, the vectors at the positions where its row of `mask` (nq, n) is true.
@@ -154,14 +234,18 @@ impl Index {
     /// # Errors
     /// The mask has another number of columns than the index has vectors, or a cancelling monitor.
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
-        if mask.ncols() != self.len() {
-            let columns = mask.ncols();
-            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
-        }
-        let words = mask.outer_iter().map(|row| self.bits(|position| row[position], monitor));
-        let words = words.collect::<Result<Vec<_>>>()?.concat();
-        let marked = Sets::Marked { words, n_words: self.len().div_ceil(BLOCK) };
-        Ok(Allowed { only: Some(marked), ..Allowed::default() })
+        self.allow_marks(Marks::new(mask), monitor)
+    }
+
+    /// As [`allow_each_mask`](Self::allow_each_mask), of a matrix that is packed already.
+    ///
+    /// # Errors
+    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+        marks.check(self.len())?;
+        monitor.report(0, self.len() as u64)?;
+        let Marks { words, n_words, .. } = marks;
+        Ok(Allowed { only: Some(Sets::Marked { words, n_words }), ..Allowed::default() })
     }
 
     /// The vectors with the ids that `allows` accepts.
@@ -195,25 +279,35 @@ impl Index {
     }
 }
 
-/// Of each query, the positions `found[starts[query]..starts[query + 1]]` that there are, of 64 `n_words`.
-pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize) -> Result<Allowed> {
-    if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&found.len()) {
-        return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", found.len()));
+/// Words of marks that are made where lists would take less memory, but longer: 16 MB.
+const QUICK: usize = 1 << 21;
+
+/// Of each query, the positions `found(starts[query]) .. found(starts[query + 1])`, of 64 `n_words`; there are `n`, of which
+/// some may be none.
+pub(super) fn each_of(
+    starts: &[usize],
+    n: usize,
+    found: impl Fn(usize) -> Option<usize>,
+    n_words: usize,
+) -> Result<Allowed> {
+    if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&n) {
+        return Err(invalid!("starts of sets: want ascending ones, from 0 to {n}"));
     }
-    if found.len() / 4 > n_words * (starts.len() - 1) {
-        // Marks take less memory than long lists, and need not be sorted.
-        let mut words = vec![0; n_words * (starts.len() - 1)];
+    let all_words = n_words * (starts.len() - 1);
+    // Marks take less memory than long lists, and need not be sorted: to sort a position takes longer than to clear
+    // eight words.
+    if n / 4 > all_words || (all_words <= QUICK && n * 8 > all_words) {
+        let mut words = vec![0; all_words];
         for (words, ends) in words.chunks_mut(n_words.max(1)).zip(starts.windows(2)) {
-            let here = found[ends[0]..ends[1]].iter().flatten();
+            let here = (ends[0]..ends[1]).filter_map(&found);
             here.for_each(|position| words[position / BLOCK] |= 1u64 << (position % BLOCK));
         }
         let only = Some(Sets::Marked { words, n_words });
         return Ok(Allowed { only, ..Allowed::default() });
     }
-    let (mut kept, mut positions) = (vec![0], Vec::with_capacity(found.len()));
+    let (mut kept, mut positions) = (vec![0], Vec::with_capacity(n));
     for ends in starts.windows(2) {
-        let here = found[ends[0]..ends[1]].iter().flatten().map(|&position| position as u64);
-        positions.extend(here);
+        positions.extend((ends[0]..ends[1]).filter_map(&found).map(|position| position as u64));
         kept.push(positions.len());
     }
     Ok(Allowed { only: Some(Sets::listed(kept, positions)?), ..Allowed::default() })
@@ -223,6 +317,22 @@ pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn marks_are_packed() {
+        for n in [0, 1, 5, 8, 63, 64, 65, 200] {
+            let mask = ndarray::Array2::from_shape_fn((3, n), |(i, j)| {
+                (i * 7 + j * j * 13) % 5 == 0 || j % 64 == 63
+            });
+            for mask in [mask.view(), mask.view().reversed_axes().to_owned().reversed_axes().view()] {
+                let marks = Marks::new(mask);
+                assert_eq!(marks.words.len(), 3 * n.div_ceil(64));
+                let rows: Vec<Vec<bool>> = marks.rows().map(Iterator::collect).collect();
+                let want: Vec<Vec<bool>> = mask.outer_iter().map(|row| row.to_vec()).collect();
+                assert!(n == 0 || rows == want, "{n}");
+            }
+        }
+    }
 
     proptest! {
         #[test]

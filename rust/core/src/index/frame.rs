@@ -23,7 +23,8 @@ pub(super) struct Frame {
     pub(super) center: Vec<f64>,
     /// Of the codewords without their medians.
     pub(super) tables: TableBuilder,
-    /// Of the centroids without theirs, if there are any.
+    /// Of the centroids without theirs, if there are any: lists are chosen by them, and where approximations begin with them
+    /// scores do too.
     pub(super) bases: Option<TableBuilder>,
     /// Of each centroid what makes its product with a query −½ of a squared distance but for a term of all: with c' what
     /// is in `bases`, m its median and c the centre, −½‖c'‖² − ⟨c', m − c⟩.
@@ -39,7 +40,8 @@ impl Frame {
     pub(super) fn plain(model: &Model) -> Self {
         let codebooks = &model.codebooks;
         let centroids = model.centroids.as_ref().map(Centroids::view);
-        let size = largest(codebooks).iter().sum::<f64>() + centroids.map_or(0.0, longest);
+        let added = model.bases().map(Centroids::view);
+        let size = largest(codebooks).iter().sum::<f64>() + added.map_or(0.0, longest);
         let (center, tables) = (vec![0.0; codebooks.dim()], TableBuilder::new(codebooks));
         let bases = centroids.map(TableBuilder::of_rows);
         let offsets = centroids.map_or_else(Vec::new, |rows| offsets(rows, &vec![0.0; rows.ncols()]));
@@ -66,24 +68,25 @@ impl Frame {
             }
         }
         // m − c.
-        let ahead: Vec<f64> = center.iter().map(|center| -center).collect();
+        let mut ahead: Vec<f64> = center.iter().map(|center| -center).collect();
         let centroids = model.centroids.as_ref().map(|centroids| {
             let mut moved = centroids.view().to_owned();
-            for (mut values, center) in moved.columns_mut().into_iter().zip(&mut center) {
+            for (j, mut values) in moved.columns_mut().into_iter().enumerate() {
                 let mut sorted = values.to_vec();
                 let (_, &mut median, _) = sorted.select_nth_unstable_by(values.len() / 2, f32::total_cmp);
                 values.iter_mut().for_each(|value| *value -= median);
-                *center += f64::from(median);
+                // Where approximations begin with centroids, c holds m too, and m − c is what it was without.
+                *if centroids.by_residual() { &mut center[j] } else { &mut ahead[j] } += f64::from(median);
             }
             moved
         });
+        let added = centroids.as_ref().filter(|_| model.bases().is_some());
         match Codebooks::new(moved) {
             Ok(moved) if centroids.iter().flatten().all(|value| value.is_finite()) => {
                 let longest = |rows: &Array2<f32>| longest(rows.view());
-                let spread = largest(&moved).iter().sum::<f64>() + centroids.as_ref().map_or(0.0, longest);
+                let spread = largest(&moved).iter().sum::<f64>() + added.map_or(0.0, longest);
                 let bases = centroids.as_ref().map(|rows| TableBuilder::of_rows(rows.view()));
                 let Self { size, .. } = Self::plain(model);
-                // c holds m too, and so m − c is what it was without.
                 let offsets = centroids.as_ref().map_or_else(Vec::new, |rows| offsets(rows.view(), &ahead));
                 Self { center, tables: TableBuilder::new(&moved), bases, offsets, spread, size }
             }
@@ -141,11 +144,11 @@ impl Frame {
     }
 }
 
-/// The approximation that a code stands for, to the bit as [`Model::decode`] has it; of a model without centroids the list
-/// is of no account.
+/// The approximation that a code stands for, to the bit as [`Model::decode`] has it; where it does not
+/// begin with centroids the list is of no account.
 pub(super) fn decode(model: &Model, code: impl Iterator<Item = u8>, list: u32, out: &mut [f32]) {
     let codebooks = &model.codebooks;
-    match &model.centroids {
+    match model.bases() {
         None => out.fill(0.0),
         Some(centroids) => out.copy_from_slice(centroids.centroid(list as usize)),
     }

@@ -137,8 +137,16 @@ impl Ids {
     /// # Errors
     /// The vectors have no keys.
     pub(super) fn by_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<i64>>> {
-        let all = self.keys.as_ref().ok_or_else(no_keys)?;
-        Ok(keys.iter().map(|key| Some(self.at(all.position(key.as_ref())?))).collect())
+        let found = self.positions_of_keys(keys)?;
+        Ok(found.into_iter().map(|position| position.map(|position| self.at(position))).collect())
+    }
+
+    /// The positions of vectors by their keys, in their order; `None` for those that are not here.
+    ///
+    /// # Errors
+    /// The vectors have no keys.
+    pub(super) fn positions_of_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<usize>>> {
+        Ok(self.keys.as_ref().ok_or_else(no_keys)?.positions(keys))
     }
 
     /// `None` where each is its position.

@@ -4,8 +4,11 @@
 //! their keys, finds them: open addressing, at most half full.
 
 use crate::error::{Result, invalid};
-use std::hash::{BuildHasher, RandomState};
+use ahash::RandomState;
+use std::iter;
 
+/// Keys that are looked for at once.
+const TOGETHER: usize = 16;
 /// A slot of the table that holds no position.
 const EMPTY: u32 = u32::MAX;
 
@@ -65,6 +68,11 @@ impl Keys {
     /// The position of a key.
     pub(super) fn position(&self, key: &str) -> Option<usize> {
         self.table.find(key, &self.texts)
+    }
+
+    /// The positions of keys, in their order.
+    pub(super) fn positions<S: AsRef<str>>(&self, keys: &[S]) -> Vec<Option<usize>> {
+        self.table.find_all(keys, &self.texts)
     }
 
     /// Checks keys that are to be added.
@@ -139,8 +147,12 @@ impl Texts {
     }
 
     fn at(&self, position: usize) -> &str {
-        let first = position.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.text[first..self.ends[position]]
+        let (first, end) = self.span(position);
+        &self.text[first..end]
+    }
+
+    fn span(&self, position: usize) -> (usize, usize) {
+        (position.checked_sub(1).map_or(0, |before| self.ends[before]), self.ends[position])
     }
 
     fn iter(&self) -> impl Iterator<Item = &str> {
@@ -157,7 +169,8 @@ impl Texts {
 /// Positions by their keys.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    hasher: RandomState,
+    /// It takes a fraction of the time of the standard library's, and is as hard to guess for who chooses keys.
+    hash: RandomState,
     /// A power of two, at least twice the positions; or none.
     slots: Vec<u32>,
 }
@@ -168,7 +181,7 @@ impl Table {
         if n > most {
             return Err(invalid!("an index holds at most {most} keys"));
         }
-        Ok(Self { hasher: RandomState::new(), slots: vec![EMPTY; (2 * n).next_power_of_two().max(16)] })
+        Ok(Self { hash: RandomState::new(), slots: vec![EMPTY; (2 * n).next_power_of_two().max(16)] })
     }
 
     fn has_room(&self, n: usize) -> bool {
@@ -178,7 +191,7 @@ impl Table {
     /// The slots where a key may be, in their order.
     fn slots(&self, key: &str) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len().wrapping_sub(1);
-        let first = self.hasher.hash_one(key) as usize;
+        let first = self.hash.hash_one(key) as usize;
         (0..=mask).map(move |step| first.wrapping_add(step) & mask)
     }
 
@@ -188,6 +201,33 @@ impl Table {
         }
         let held = self.slots(key).map(|slot| self.slots[slot]).take_while(|&position| position != EMPTY);
         held.map(|position| position as usize).find(|&position| texts.at(position) == key)
+    }
+
+    /// As [`find`](Self::find), of many: memory is waited for by some of them at once.
+    fn find_all<S: AsRef<str>>(&self, keys: &[S], texts: &Texts) -> Vec<Option<usize>> {
+        if self.slots.is_empty() {
+            return vec![None; keys.len()];
+        }
+        let mask = self.slots.len() - 1;
+        let mut found = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(TOGETHER) {
+            let (mut at, mut spans) = ([0; TOGETHER], [(0, 0); TOGETHER]);
+            for (at, key) in iter::zip(&mut at, keys) {
+                *at = self.slots[self.hash.hash_one(key.as_ref()) as usize & mask];
+            }
+            for (span, &at) in iter::zip(&mut spans, &at[..keys.len()]) {
+                *span = if at == EMPTY { (0, 0) } else { texts.span(at as usize) };
+            }
+            found.extend(iter::zip(keys, iter::zip(at, spans)).map(|(key, (at, (first, end)))| {
+                let key = key.as_ref();
+                match at {
+                    EMPTY => None,
+                    at if texts.text[first..end] == *key => Some(at as usize),
+                    _ => self.find(key, texts),
+                }
+            }));
+        }
+        found
     }
 
     /// Inserts a key that is not there; there is room.
@@ -263,6 +303,9 @@ mod tests {
                     prop_assert_eq!(keys.position(key), want.iter().position(|w| w == key));
                 }
                 prop_assert!((0..want.len()).all(|i| keys.at(i) == want[i]));
+                let asked: Vec<&str> = ["", "a", "zz"].into_iter().chain(want.iter().map(String::as_str)).collect();
+                let found: Vec<_> = asked.iter().map(|key| keys.position(key)).collect();
+                prop_assert_eq!(keys.positions(&asked), found);
             }
         }
     }

@@ -34,7 +34,7 @@ use crate::model::Model;
 use crate::monitor::Monitor;
 pub use candidates::{Candidates, rows_of};
 pub(crate) use column::Column;
-pub use filter::Allowed;
+pub use filter::{Allowed, Marks};
 use frame::Frame;
 pub(crate) use given::Given;
 use ids::Ids;

@@ -7,7 +7,7 @@ use super::prepared::{Change, Kept, Kind, Laid, Place};
 use super::side::Side;
 use crate::codes::packed::{PackedCodes, PackedView};
 use crate::error::{Result, invalid};
-use crate::model::{Centroids, checked_lists};
+use crate::model::checked_lists;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
@@ -125,8 +125,7 @@ impl Index {
     /// Those of [`merge`](Self::merge).
     pub fn prepare_merge(&self, other: &Index, monitor: &dyn Monitor) -> Result<Change> {
         if other.model.codebooks != self.model.codebooks
-            || other.model.centroids.as_ref().map(Centroids::view)
-                != self.model.centroids.as_ref().map(Centroids::view)
+            || !self.model.is_divided_like(&other.model)
             || other.settings != self.settings
         {
             return Err(invalid!("the indexes have different models or settings"));

@@ -2,7 +2,8 @@
 //!
 //! For inner products the tables do not depend on the list: a vector's score is ⟨q, centroid⟩ + Σ table entries. So one
 //! set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with each centroid
-//! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it.
+//! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it. Where codes are of
+//! whole vectors it tells only that, and every list is scanned from 0.
 
 use super::filter::Allowed;
 use super::part::Part;
@@ -149,7 +150,7 @@ impl Lists<'_> {
             let bases = bases.entries(query);
             let mut probes = Vec::with_capacity(chosen.len());
             for &list in chosen {
-                let base = bases[list as usize];
+                let base = if self.centroids.by_residual() { bases[list as usize] } else { 0.0 };
                 if !base.is_finite() {
                     let row = first + query;
                     return Err(argument!("Q", "row {row} is too large: its score is beyond float32"));

@@ -1,6 +1,7 @@
 use super::*;
 use crate::Metric;
 use crate::codebooks::{Codebooks, Selection};
+use crate::model::Centroids;
 use ndarray::{Array3, Axis, array};
 
 fn index() -> Index {
@@ -249,5 +250,32 @@ fn keys_follow_their_vectors() {
         let ids = index.ids_of(&want).unwrap();
         assert!(ids.iter().zip(&want).all(|(&id, key)| index.key(id) == Some(key)));
         assert_eq!((index.key(0), index.key(-1)), (None, None));
+    }
+}
+
+#[test]
+fn lists_of_whole_vectors_choose_and_add_nothing() {
+    let queries = array![[1.0f32, -0.5, 2.0, 0.25], [9.0, 0.0, 0.0, 0.0], [-3.0, 1.0, 0.5, 2.0]];
+    let centroids = array![[5.0f32, 0.0, 0.0, 0.0], [0.0, 0.0, 5.0, 0.0], [-5.0, 5.0, 0.0, 5.0]];
+    let lists: Vec<u32> = (0..300).map(|i| i % 3).collect();
+    for metric in Metric::ALL {
+        let settings = Settings { metric, ..Settings::default() };
+        let mut divided = model();
+        divided.centroids = Some(Centroids::new(centroids.clone()).unwrap().of_whole());
+        let (mut divided, mut plain) =
+            (Index::with(divided, settings).unwrap(), Index::with(model(), settings).unwrap());
+        plain.add_codes(codes(300).view(), None, None, &()).unwrap();
+        let change = divided.prepare_add_codes_in(codes(300).view(), Some(&lists), None, None, &()).unwrap();
+        divided.apply(change).unwrap();
+        let ids: Vec<i64> = (0..300).collect();
+        assert_eq!(divided.reconstruct(&ids, &()).unwrap(), plain.reconstruct(&ids, &()).unwrap());
+        let want = plain.search(queries.view(), 300, None, &()).unwrap();
+        for index in [&divided, &Index::from_bytes(&divided.to_bytes(&()).unwrap(), &()).unwrap()] {
+            assert_eq!(index.search_within(queries.view(), 300, Reach::All.into(), &()).unwrap(), want);
+            let one = index.search_within(queries.view(), 9, Reach::Lists(1).into(), &()).unwrap();
+            for (row, list) in one.positions.outer_iter().zip([1, 0, 2]) {
+                assert!(row.iter().all(|position| position % 3 == list), "{metric:?}");
+            }
+        }
     }
 }

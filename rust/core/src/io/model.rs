@@ -126,6 +126,9 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
     }
     if let Some(centroids) = &model.centroids {
         put("lists_eta", centroids.loss().eta().to_string());
+        if !centroids.by_residual() {
+            put("by_residual", "false".to_owned());
+        }
         let n = centroids.n_lists();
         tensors.push(Tensor::new("centroids", &[n, d], centroids.as_slice()));
         tensors.push(Tensor::new("bonuses", &[n], centroids.bonuses()));
@@ -185,6 +188,8 @@ impl Reader<'_> {
         }
         let reach = reach.outer_iter().map(|row| (row[0] as usize, row[1])).collect();
         let centroids = Centroids::new(rows)?.with_loss(Loss::inner_product(self.value("lists_eta")?)?);
+        let by_residual = self.optional("by_residual")?.unwrap_or(true);
+        let centroids = if by_residual { centroids } else { centroids.of_whole() };
         centroids.with_bonuses(each("bonuses")?)?.with_shares(each("shares")?)?.with_reach(reach).map(Some)
     }
 

@@ -79,7 +79,7 @@ impl Model {
         monitor: &dyn Monitor,
     ) -> Result<Array1<f64>> {
         let lists = checked_lists(self.centroids.as_ref(), lists, x.n())?;
-        match (&self.centroids, lists) {
+        match (self.bases(), lists) {
             (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
                 let target = Target { base: Some(base), ..Target::from(x) };
                 error_bounds(&self.codebooks, target, codes, monitor)

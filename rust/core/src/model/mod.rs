@@ -31,7 +31,7 @@ pub struct Model {
     /// What a trainer wants to remember. Files keep it; nothing in this crate reads it. The Python package keeps its
     /// parameters and the history of the training here.
     pub parameters: Map<String, Value>,
-    /// The first codebook, where an index is divided into lists: x ≈ centroid + Σ codewords.
+    /// The first codebook, where an index is divided into lists: x ≈ centroid + Σ codewords, but for [`Centroids::of_whole`].
     pub centroids: Option<Centroids>,
 }
 
@@ -58,6 +58,20 @@ impl Model {
         Self::with(codebooks, training.selection, recipe)
     }
 
+    /// Whether both models have the same lists, or none, but for what only a search asks of them.
+    pub(crate) fn is_divided_like(&self, other: &Self) -> bool {
+        match (&self.centroids, &other.centroids) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.view() == b.view() && a.by_residual() == b.by_residual(),
+            _ => false,
+        }
+    }
+
+    /// The centroids that approximations begin with, if they begin with any.
+    pub(crate) fn bases(&self) -> Option<&Centroids> {
+        self.centroids.as_ref().filter(|centroids| centroids.by_residual())
+    }
+
     /// The approximations of codes (n, M), (n, d): sums of codewords in the order m = 0 … M−1, from the centroid of the list
     /// of each on, which `lists` (n) are of a model with centroids.
     ///
@@ -71,7 +85,7 @@ impl Model {
         monitor: &dyn Monitor,
     ) -> Result<Array2<f32>> {
         let lists = checked_lists(self.centroids.as_ref(), lists, codes.nrows())?;
-        let (Some(centroids), Some(lists)) = (&self.centroids, lists) else {
+        let (Some(centroids), Some(lists)) = (self.bases(), lists) else {
             return self.codebooks.decode(codes, monitor);
         };
         let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
@@ -89,7 +103,7 @@ impl Model {
         lists: Option<&[u32]>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<u8>> {
-        match (&self.centroids, lists) {
+        match (self.bases(), lists) {
             (Some(centroids), Some(lists)) => centroids.with_bases(lists, |base| {
                 encoder.encode_target(&Target { base: Some(base), ..Target::from(x) }, monitor)
             }),

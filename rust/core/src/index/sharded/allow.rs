@@ -4,7 +4,7 @@ use super::{Shard, Shards};
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
 use crate::index::among::Among;
-use crate::index::filter::{self, Allowed};
+use crate::index::filter::{self, Allowed, Marks};
 use crate::monitor::Monitor;
 use crate::scan::Sets;
 use ndarray::ArrayView2;
@@ -64,7 +64,23 @@ impl Shards {
         let found = self.find(ids, monitor)?;
         let slots: Vec<Option<usize>> =
             found.into_iter().map(|position| usize::try_from(self.slot(position)).ok()).collect();
-        filter::each_of(starts, &slots, self.n_words())
+        filter::each_of(starts, slots.len(), |at| slots[at], self.n_words())
+    }
+
+    /// Of each query, the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in the index
+    /// allow nothing.
+    ///
+    /// # Errors
+    /// `starts` do not ascend from 0 to the number of keys, the vectors have no keys, or a cancelling monitor.
+    pub fn allow_each_keys<S: AsRef<str>>(
+        &self,
+        starts: &[usize],
+        keys: &[S],
+        monitor: &dyn Monitor,
+    ) -> Result<Allowed> {
+        let found = self.find_keys(keys, monitor)?;
+        let ids: Vec<i64> = found.into_iter().map(|id| id.unwrap_or(-1)).collect();
+        self.allow_each(starts, &ids, monitor)
     }
 
     /// Of each query, the vectors where its row of `mask`, which has a column for each that is not removed, is true.
@@ -72,11 +88,16 @@ impl Shards {
     /// # Errors
     /// The mask has another number of columns, or a cancelling monitor.
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
-        if mask.ncols() != self.len() {
-            let columns = mask.ncols();
-            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
-        }
-        let words = mask.outer_iter().map(|row| self.marked(row.iter().copied(), monitor));
+        self.allow_marks(Marks::new(mask), monitor)
+    }
+
+    /// As [`allow_each_mask`](Self::allow_each_mask), of a matrix that is packed already.
+    ///
+    /// # Errors
+    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+        marks.check(self.len())?;
+        let words = marks.rows().map(|row| self.marked(row, monitor));
         let words = words.collect::<Result<Vec<_>>>()?.concat();
         let marked = Sets::Marked { words, n_words: self.n_words() };
         Ok(Allowed { only: Some(marked), ..Allowed::default() })

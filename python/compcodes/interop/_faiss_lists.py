@@ -1,0 +1,98 @@
+"""Inverted files of faiss: centroids, and the codes, ids and lists of vectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compcodes.interop._faiss_advice import Refused
+
+__all__ = ["Lists", "inverted", "unblocked"]
+
+_MOST = 1 << 20
+"""The most lists that a model can have."""
+
+
+class Lists(NamedTuple):
+    """How an inverted file divides its vectors."""
+
+    centroids: NDArray[np.float32]  # (n_lists, d)
+    of_each: NDArray[np.int64]  # (n,), the list of each vector
+    by_residual: bool  # whether codes approximate what centroids leave
+    n_probe: int  # how many lists its searches go through
+
+
+def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, Lists]:
+    """Rows of bit strings (n, code size), ids and lists of an `IndexIVF`, in the order of ids.
+
+    Ids are None where they are 0, 1, 2, …: rows of vectors that were added without ids are then in the order of adding.
+    """
+    import faiss
+
+    if index.nlist > _MOST:
+        raise Refused(ValueError, f"it has {index.nlist:,} lists: want at most {_MOST:,}")
+    centroids, invlists = _centroids(index), index.invlists
+    sizes = np.array([invlists.list_size(i) for i in range(index.nlist)], dtype=np.int64)
+    packer = index.get_CodePacker() if isinstance(index, faiss.IndexIVFFastScan) else None
+    codes = np.empty((sizes.sum(), index.code_size), dtype=np.uint8)
+    ids = np.empty(len(codes), dtype=np.int64)
+    ends = np.cumsum(sizes)
+    for i in np.flatnonzero(sizes).tolist():
+        own = slice(ends[i] - sizes[i], ends[i])
+        codes[own], ids[own] = _codes(invlists, i, packer), _ids(invlists, i)
+    lists = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    numbered = bool((ids == np.arange(len(ids))).all())
+    n_probe = min(max(int(index.nprobe), 1), int(index.nlist))
+    return codes[order], None if numbered else ids, Lists(centroids, lists[order], bool(index.by_residual), n_probe)
+
+
+def unblocked(blocks: NDArray[np.uint8], packer: Any, n: int) -> NDArray[np.uint8]:
+    """Rows of bit strings (n, code size) of FastScan codes, which are interleaved in blocks."""
+    import faiss
+
+    n_blocks = -(-n // packer.nvec)
+    rows = np.zeros((n_blocks, packer.nvec, packer.code_size), dtype=np.uint8)
+    given = np.ascontiguousarray(blocks[: n_blocks * packer.block_size]).reshape(n_blocks, packer.block_size)
+    for block, to in zip(given, rows, strict=True):
+        packer.unpack_all(faiss.swig_ptr(block), faiss.swig_ptr(to))
+    return rows.reshape(-1, packer.code_size)[:n]
+
+
+def _centroids(index: Any) -> NDArray[np.float32]:
+    import faiss
+
+    quantizer = faiss.downcast_index(index.quantizer)
+    try:
+        quantizer.reconstruct(0)  # where it is not implemented, `reconstruct_n` of many kinds ends the process
+        centroids: NDArray[np.float32] = quantizer.reconstruct_n(0, index.nlist)
+    except RuntimeError:
+        raise Refused(TypeError, f"its lists are those of a {type(quantizer).__name__}, without centroids") from None
+    return centroids
+
+
+def _codes(invlists: Any, i: int, packer: Any) -> NDArray[np.uint8]:
+    """A copy of the rows of list i."""
+    import faiss
+
+    n, pointer = invlists.list_size(i), invlists.get_codes(i)
+    n_bytes = n * invlists.code_size if packer is None else -(-n // packer.nvec) * packer.block_size
+    try:
+        kept: NDArray[np.uint8] = faiss.rev_swig_ptr(pointer, n_bytes)
+        return kept.reshape(n, -1).copy() if packer is None else unblocked(kept, packer, n)
+    finally:
+        invlists.release_codes(i, pointer)
+
+
+def _ids(invlists: Any, i: int) -> NDArray[np.int64]:
+    """A copy of the ids in list i."""
+    import faiss
+
+    pointer = invlists.get_ids(i)
+    try:
+        return faiss.rev_swig_ptr(pointer, invlists.list_size(i)).astype(np.int64, copy=True)
+    finally:
+        invlists.release_ids(i, pointer)

@@ -1,0 +1,149 @@
+"""What each query must not find, in every kind that it is given as: the results are those of the plainest kind."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import compcodes as cc
+from compcodes import _core
+
+pytestmark = pytest.mark.isa
+K = 15
+
+
+@pytest.fixture(scope="module")
+def vectors_of(quantizer, X):
+    """Indexes with ids and with keys: sets are bits where an index is small, and lists where it is large."""
+    made = {}
+    for n in (150, 20_000):
+        codes = np.random.default_rng(n).integers(16, size=(n, quantizer.codebooks_.shape[0])).astype(np.uint8)
+        names = [f"item-{i}" if i % 3 else f"é{i}" * (i % 5) + str(i) for i in range(n)]
+        index = cc.Index(quantizer).add_codes(codes)
+        made[n] = index, cc.Index(quantizer, keys=True).add_codes(codes, names), names
+    return made
+
+
+def histories(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return lambda nq: [rng.choice(n, size, replace=False) for size in rng.choice([0, 1, 9, 60], nq)]
+
+
+def expected(index, Q, own):
+    """One query at a time, with a mask."""
+    found = []
+    for q, ids in zip(Q, own, strict=True):
+        mask = np.ones(len(index), dtype=bool)
+        mask[ids] = False
+        found.append([one[0] for one in index.search(q, K, filter=mask)])
+    return [np.array(one) for one in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("n", [150, 20_000])
+def test_all_kinds_of_ids_exclude_the_same(vectors_of, Q, n):
+    index, _, _ = vectors_of[n]
+    own = histories(n)(len(Q))
+    want = expected(index, Q, own)
+    lists = [ids.tolist() for ids in own]
+    ends = np.cumsum([0, *map(len, own)])
+    mask = np.stack([np.isin(np.arange(n), ids) for ids in own])
+    wide = np.zeros((len(Q), 2 * n), dtype=bool)
+    wide[:, ::2] = mask
+    forms = {
+        "arrays": own,
+        "int32": [ids.astype(np.int32) for ids in own],
+        "uint64": [ids.astype(np.uint64) for ids in own],
+        "two types": [ids.astype(np.int32 if i % 2 else np.uint8 if n == 150 else int) for i, ids in enumerate(own)],
+        "lists": lists,
+        "tuples": [tuple(ids) for ids in lists],
+        "sets": [(set, frozenset)[i % 2](ids) for i, ids in enumerate(lists)],
+        "lists and arrays": [ids if i % 2 else ids.tolist() for i, ids in enumerate(own)],
+        "numbers of numpy": [list(ids) for ids in own],
+        "others beside": [[*ids, -1, n, 2**62, *ids[:2]] for ids in lists],
+        "CSR": scipy.sparse.csr_matrix((np.ones(ends[-1]), np.concatenate(own), ends), shape=(len(Q), n)),
+        "matrix": mask,
+        "in columns": np.asfortranarray(mask),
+        "strided": wide[:, ::2],
+    }
+    for name, form in forms.items():
+        for found, right in zip(index.search(Q, K, exclude=form), want, strict=True):
+            np.testing.assert_array_equal(found, right, err_msg=name)
+
+
+@pytest.mark.parametrize("n", [150, 20_000])
+def test_keys_exclude_what_their_ids_do(vectors_of, Q, n):
+    index, keyed, names = vectors_of[n]
+    own = histories(n, 1)(len(Q))
+    scores, ids = index.search(Q, K, exclude=own)
+    rows = [[names[i] for i in ids] for ids in own]
+    forms = [
+        rows,
+        [set(row) for row in rows],
+        [np.array(row, dtype=object) for row in rows],
+        [np.array(row, dtype=str) for row in rows],
+        [[np.str_(key) for key in row] for row in rows],
+        [[*row, "unknown", "item-", "\0", *row[:3]] for row in rows],
+        [[*row, 7, b"7"] for row in rows],
+    ]
+    for form in forms:
+        found_scores, found = keyed.search(Q, K, exclude=form)
+        np.testing.assert_array_equal(found_scores, scores)
+        assert found.tolist() == [[names[i] for i in row] for row in ids]
+    for form in (rows[0], set(rows[0]), np.array(rows[1], dtype=object)):
+        want = index.search(Q, K, exclude=[names.index(key) for key in form])[0]
+        np.testing.assert_array_equal(keyed.search(Q, K, exclude=form)[0] if len(form) else want, want)
+
+
+def test_what_is_no_id_or_key_is_named(vectors_of, Q):
+    index, keyed, _ = vectors_of[150]
+    for wrong in ([1.5], ["a"], [[1]], [None], [True], np.array([True, False] * 75)[:1], np.ones(2)):
+        with pytest.raises((TypeError, ValueError), match="exclude"):
+            index.search(Q, K, exclude=[[1], wrong, *[[3]] * (len(Q) - 2)])
+    for wrong, kind in ((1.5, TypeError), (None, TypeError), ("\ud800", ValueError), (True, TypeError)):
+        with pytest.raises(kind, match="exclude hold"):
+            keyed.search(Q, K, exclude=[["a", wrong], *[["b"]] * (len(Q) - 1)])
+    with pytest.raises(ValueError, match="exclude has 151 columns"):
+        index.search(Q, K, exclude=np.zeros((len(Q), 151), dtype=bool))
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 130])
+def test_boolean_matrices_of_any_width(quantizer, Q, n):
+    rng = np.random.default_rng(n)
+    index = cc.Index(quantizer).add_codes(rng.integers(16, size=(n, quantizer.codebooks_.shape[0])).astype(np.uint8))
+    for share in (0, 0.02, 0.5, 1):
+        mask = rng.random((len(Q), n)) < share
+        np.testing.assert_array_equal(index.search(Q, n, exclude=mask), index.search(Q, n, filter=~mask))
+        for row, ids in zip(mask, index.search(Q, n, filter=mask)[1], strict=True):
+            assert sorted(ids[ids >= 0]) == np.flatnonzero(row).tolist()
+
+
+def test_keys_of_all_lengths_are_told_apart(quantizer):
+    keys = [unit * n for unit in ("a", "b", "é", "日") for n in range(1, 45)] + [f"{i:032}" for i in range(2000)]
+    keys += [f"\0{i}" for i in range(20)] + ["", 0, 1, ("a",)]
+    codes = np.zeros((len(keys), quantizer.codebooks_.shape[0]), dtype=np.uint8)
+    index = cc.Index(quantizer, keys=True).add_codes(codes, keys)
+    assert index.ids.tolist() == keys and all(key in index for key in keys)
+    assert "c" not in index and 2 not in index and "a" * 45 not in index
+    one = np.zeros((1, quantizer.codebooks_.shape[2]), dtype=np.float32)
+    kept = keys[::7]
+    found = index.search(one, len(keys), exclude=[[key for key in keys if key not in kept]])[1][0]
+    assert found[: len(kept)].tolist() == kept and found[len(kept) :].tolist() == [None] * (len(keys) - len(kept))
+    with pytest.raises(ValueError, match="has already"):
+        index.add_codes(codes[:1], [keys[-5]])
+    assert index.remove(keys[::2]) == len(keys[::2]) and index.ids.tolist() == keys[1::2]
+    found = index.search(one, len(keys), exclude=[keys[1::4]])[1][0]  # whose positions are no longer their ids
+    assert [key for key in found if key is not None] == keys[3::4]
+
+
+def test_keys_on_their_way_are_a_sequence():
+    starts, keys = _core.keys_of_each([["a", "é"], [], ["bc"]])
+    assert starts.tolist() == [0, 2, 2, 3] and list(keys) == ["a", "é", "bc"] and len(keys) == 3
+    assert list(pickle.loads(pickle.dumps(keys))) == list(keys)
+    with pytest.raises(IndexError):
+        keys[3]
+    for other in ([["a", "\0b"]], [["\ud800"]], [[np.str_("a")]], [("a",)], ["a"]):
+        assert _core.keys_of_each(other) is None
+    assert _core.ids_of_each([[1, 2], (3,), {4}, frozenset()])[1].tolist() == [1, 2, 3, 4]
+    for other in ([[True]], [[2**63]], [[1.0]], [np.arange(2)], [[np.int64(1)]]):
+        assert _core.ids_of_each(other) is None
