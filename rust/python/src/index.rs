@@ -3,10 +3,11 @@
 use crate::arrays::{Rows, codes, queries};
 use crate::candidates::Candidates;
 use crate::errors::to_python;
+use crate::late::settle;
 use crate::lists::lists_of;
 use crate::model::Model;
 use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
-use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
+use crate::run::{changing, here, pool, run, run_holding, run_whole};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
 use compcodes::index::{Change, Reach, Settings, Within};
