@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import numpy as np
@@ -18,14 +19,14 @@ from compcodes._names import Names
 from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes._warn import warn
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self, TypeVar
 
@@ -187,7 +188,8 @@ class Index(Generic[Name]):
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.new(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        self._core.add_codes(codes, names, side, self.n_jobs, lists)
+        with of_vectors():
+            self._core.add_codes(codes, names, side, self.n_jobs, lists)
         return self
 
     def _encoded(
@@ -250,7 +252,8 @@ class Index(Generic[Name]):
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.given(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        self._core.update_codes(codes, names, side, self.n_jobs, lists)
+        with of_vectors():
+            self._core.update_codes(codes, names, side, self.n_jobs, lists)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
@@ -662,6 +665,17 @@ class _Stored(str):
     """The metric of a file, about which all was said when the index was made."""
 
     __slots__ = ()
+
+
+@contextmanager
+def of_vectors() -> Iterator[None]:
+    """Let errors about codes say `X`: they were made of that."""
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != "codes":
+            raise
+        raise type(error)("X", error.problem) from None
 
 
 def _from_bytes(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.interop._faiss_advice import METRICS, instead, reason
 
 __all__ = ["Taken", "take"]
@@ -29,7 +30,7 @@ class Taken(NamedTuple):
 class _Refused(Exception):
     """Why the codes of a faiss index cannot be taken over."""
 
-    def __init__(self, kind: type[Exception], why: str) -> None:
+    def __init__(self, kind: type[ArgumentError], why: str) -> None:
         super().__init__(why)
         self.kind, self.why = kind, why
 
@@ -47,19 +48,22 @@ def take(index: Any) -> Taken:
     try:
         import faiss
     except ImportError:
-        raise TypeError(f"index is {type(index).__name__}: want a faiss index (faiss is not installed)") from None
+        raise ArgumentTypeError(
+            "index", f"is {type(index).__name__}: want a faiss index (faiss is not installed)"
+        ) from None
     if isinstance(index, faiss.IndexBinary):
-        raise TypeError(
-            f"index is {type(index).__name__}: it holds bits, not codes of vectors; where there are vectors X, make "
-            "bits of them with cc.RandomHyperplaneHash(n_bits), or fit a model, cc.CompositionalCodes().fit(X)"
+        raise ArgumentTypeError(
+            "index",
+            f"is {type(index).__name__}: it holds bits, not codes of vectors; where there are vectors X, make "
+            "bits of them with cc.RandomHyperplaneHash(n_bits), or fit a model, cc.CompositionalCodes().fit(X)",
         )
     if not isinstance(index, faiss.Index):
-        raise TypeError(f"index is {type(index).__name__}: want a faiss index")
+        raise ArgumentTypeError("index", f"is {type(index).__name__}: want a faiss index")
     index = faiss.downcast_index(index)
     try:
         return _taken(index)
     except _Refused as refused:
-        raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
+        raise refused.kind("index", f"is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
 
 
 def _is_taken(index: Any) -> bool:
@@ -75,13 +79,13 @@ def _taken(index: Any) -> Taken:
 
     index = faiss.downcast_index(index)
     if not index.is_trained:
-        raise _Refused(ValueError, "it is not trained: call index.train(X) and index.add(X) first")
+        raise _Refused(ArgumentValueError, "it is not trained: call index.train(X) and index.add(X) first")
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
         return _taken(index.index)._replace(ids=faiss.vector_to_array(index.id_map).astype(np.int64))
     if isinstance(index, faiss.IndexPreTransform):
         return _rotated(index, _taken(index.index))
     if index.metric_type not in METRICS:
-        raise _Refused(ValueError, "its metric is another than inner product and L2")
+        raise _Refused(ArgumentValueError, "its metric is another than inner product and L2")
     if isinstance(index, (faiss.IndexPQ, faiss.IndexPQFastScan)):
         codebooks, bits = _product(index.pq)
     elif isinstance(index, (faiss.IndexResidualQuantizer, faiss.IndexResidualQuantizerFastScan)):
@@ -93,7 +97,7 @@ def _taken(index: Any) -> Taken:
     elif isinstance(index, (faiss.IndexProductLocalSearchQuantizer, faiss.IndexProductLocalSearchQuantizerFastScan)):
         codebooks, bits = _of_subspaces(index.plsq)
     else:
-        raise _Refused(TypeError, reason(index))
+        raise _Refused(ArgumentTypeError, reason(index))
     if isinstance(index, faiss.IndexFastScan):
         packed = _unblock(index)
     else:
@@ -159,12 +163,16 @@ def _rotated(index: Any, taken: Taken) -> Taken:
     for i in reversed(range(index.chain.size())):
         transform = faiss.downcast_VectorTransform(index.chain.at(i))
         if not isinstance(transform, faiss.LinearTransform):
-            raise _Refused(TypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
+            raise _Refused(ArgumentTypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
         if transform.have_bias and np.any(faiss.vector_to_array(transform.b)):
-            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation")
+            raise _Refused(
+                ArgumentValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation"
+            )
         A = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
         if taken.metric == "l2" and not (A.shape[0] == A.shape[1] and np.allclose(A @ A.T, np.eye(len(A)), atol=1e-3)):
-            raise _Refused(ValueError, f"vectors go through a {type(transform).__name__} that changes distances")
+            raise _Refused(
+                ArgumentValueError, f"vectors go through a {type(transform).__name__} that changes distances"
+            )
         codebooks = codebooks @ A
     return taken._replace(codebooks=np.ascontiguousarray(codebooks, dtype=np.float32))
 
@@ -172,7 +180,7 @@ def _rotated(index: Any, taken: Taken) -> Taken:
 def _unpack(packed: NDArray[np.uint8], bits: list[int]) -> NDArray[np.uint8]:
     """Codes (n, M) from rows of little-endian bit strings."""
     if max(bits) > 8:
-        raise _Refused(ValueError, f"its codes have {max(bits)} bits: want at most 8")
+        raise _Refused(ArgumentValueError, f"its codes have {max(bits)} bits: want at most 8")
     if set(bits) == {8}:
         return np.ascontiguousarray(packed[:, : len(bits)])
     single = np.unpackbits(packed, axis=1, bitorder="little", count=sum(bits))

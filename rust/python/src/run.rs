@@ -4,12 +4,12 @@
 //! So the calling thread waits, and ten times a second looks for Ctrl-C and calls back; a scoped worker computes, and
 //! learns at each chunk whether it should stop.
 
-use crate::errors::to_python;
+use crate::errors::{to_python, wrong_value};
 use crate::late::{raise_late, settle};
 use crate::shared::Stop;
 use compcodes::monitor::Monitor;
 use compcodes::{Error, Result};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 use std::cell::RefCell;
@@ -147,7 +147,7 @@ fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match n_jobs {
         None => Ok(cores),
-        Some(0) => Err(PyValueError::new_err("n_jobs is 0: want a number of threads, or None for all cores")),
+        Some(0) => Err(wrong_value("n_jobs", "is 0: want a number of threads, or None for all cores")),
         // Many more threads than cores only cost memory.
         Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(4 * cores)),
         Some(jobs) => Ok(usize::try_from(cores as i64 + 1 + jobs).unwrap_or(1).max(1)),

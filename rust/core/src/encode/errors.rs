@@ -3,7 +3,7 @@
 use super::target::Rows;
 use super::{CHUNK, Loss, Target};
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::vectors::Vectors;
@@ -70,9 +70,9 @@ pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<(
 }
 
 /// Refuses other than a row of `what` for each of `x`.
-pub(super) fn check_rows_of(what: &str, rows: usize, x: &dyn Vectors) -> Result<()> {
+pub(super) fn check_rows_of(what: &'static str, rows: usize, x: &dyn Vectors) -> Result<()> {
     if rows == x.n() {
         return Ok(());
     }
-    Err(invalid!("{what} have {rows} rows, X has {}", x.n()))
+    Err(argument!(what, "have {rows} rows, X has {}", x.n()))
 }

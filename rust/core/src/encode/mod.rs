@@ -40,7 +40,7 @@ pub use target::{Rest, Target};
 pub use unit::OfUnit;
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Panels, Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
@@ -214,8 +214,9 @@ impl Encoder {
     pub fn new(codebooks: &Codebooks, selection: Selection) -> Result<Self> {
         let (m, k, d) = codebooks.view().dim();
         if m > MAX_TOGETHER {
-            return Err(invalid!(
-                "{m} codebooks without groups: more than {MAX_TOGETHER} are encoded in groups or in subspaces"
+            return Err(argument!(
+                "codebooks",
+                "are too many, {m} codebooks without groups: more than {MAX_TOGETHER} are encoded in groups or in subspaces"
             ));
         }
         codebooks.check_selection(selection)?;

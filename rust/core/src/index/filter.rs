@@ -3,7 +3,7 @@
 use super::Index;
 use super::whole::Part;
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::{Each, Sets};
 use ndarray::ArrayView2;
@@ -70,13 +70,13 @@ impl Allowed {
     pub fn and(self, other: Self) -> Result<Self> {
         let bits = match (self.bits, other.bits) {
             (Some(a), Some(b)) if a.len() != b.len() => {
-                return Err(invalid!("filters are of indexes of different sizes"));
+                return Err(argument!("other", "is of an index of another size"));
             }
             (Some(a), Some(b)) => Some(a.into_iter().zip(b).map(|(a, b)| a & b).collect()),
             (a, b) => a.or(b),
         };
         if self.only.is_some() && other.only.is_some() || self.except.is_some() && other.except.is_some() {
-            return Err(invalid!("each query has two sets of one kind: give one"));
+            return Err(argument!("other", "has sets of the same kind, too, for each query: give one"));
         }
         Ok(Self { bits, only: self.only.or(other.only), except: self.except.or(other.except) })
     }
@@ -116,7 +116,7 @@ impl Index {
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
-            0 => Err(invalid!("the step of the range is 0: want at least 1")),
+            0 => Err(argument!("step", "is 0: want at least 1")),
             1 => self.allow(|id| (first..=last).contains(&id), monitor),
             _ => self
                 .allow(|id| (first..=last).contains(&id) && id.abs_diff(first).is_multiple_of(step), monitor),
@@ -129,8 +129,9 @@ impl Index {
     /// The mask has another length than the index, or a cancelling monitor.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
-            return Err(invalid!(
-                "filter has {} entries, the index holds {} vectors",
+            return Err(argument!(
+                "filter",
+                "has {} entries, the index holds {} vectors",
                 mask.len(),
                 self.len()
             ));
@@ -155,7 +156,7 @@ impl Index {
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.ncols() != self.len() {
             let columns = mask.ncols();
-            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
+            return Err(argument!("filter", "has {columns} columns, the index holds {} vectors", self.len()));
         }
         let words = mask.outer_iter().map(|row| self.bits(|position| row[position], monitor));
         let words = words.collect::<Result<Vec<_>>>()?.concat();
@@ -197,7 +198,11 @@ impl Index {
 /// Of each query, the positions `found[starts[query]..starts[query + 1]]` that there are, of 64 `n_words`.
 pub(super) fn each_of(starts: &[usize], found: &[Option<usize>], n_words: usize) -> Result<Allowed> {
     if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&found.len()) {
-        return Err(invalid!("starts of sets: want ascending ones, from 0 to {}", found.len()));
+        return Err(argument!(
+            "starts",
+            "of sets do not fit: want ascending ones, from 0 to {}",
+            found.len()
+        ));
     }
     if found.len() / 4 > n_words * (starts.len() - 1) {
         // Marks take less memory than long lists, and need not be sorted.

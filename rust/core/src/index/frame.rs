@@ -5,7 +5,7 @@
 //! It follows from the codebooks. (Means would do as well, but for a few codewords that are far larger than the others.)
 
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::model::{Centroids, Model};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
@@ -128,7 +128,8 @@ impl Frame {
             counter.add(numbers.len() as u64).map(|()| None)
         });
         match refused.collect::<Result<Vec<_>>>()?.into_iter().flatten().min() {
-            Some(row) => Err(invalid!(
+            Some(row) => Err(argument!(
+                "codes",
                 "row {row} is too large: the square of its approximation is beyond float32; scale the vectors down"
             )),
             None => Ok(numbers),

@@ -6,7 +6,7 @@ use super::column::Column;
 use super::ids::{self, Added};
 use super::side::Side;
 use crate::codes::packed::{PackedCodes, PackedView};
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::model::{Centroids, checked_lists};
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
@@ -49,7 +49,7 @@ impl Index {
         let (codes, lists, side) = self.encoded(x, monitor)?;
         self.check(codes.view(), side.as_deref())?;
         let done = Done { monitor, total: x.n() as u64 };
-        self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
+        self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done).map_err(of_vectors)
     }
 
     /// What [`add_codes`](Self::add_codes) does, but for the last step.
@@ -129,7 +129,7 @@ impl Index {
                 != self.model.centroids.as_ref().map(Centroids::view)
             || other.settings != self.settings
         {
-            return Err(invalid!("the indexes have different models or settings"));
+            return Err(argument!("other", "and the index have different models or settings"));
         }
         let copy = other.unmapped()?;
         let mut all = copy.as_ref().map_or_else(|| other.packed.view(), PackedCodes::view).unpack();
@@ -150,7 +150,7 @@ impl Index {
             _ => None,
         };
         let codes = all.slice(s![.., ..self.n_codes()]);
-        let ids = self.ids.merged(&other.ids, monitor)?;
+        let ids = self.ids.merged(&other.ids, monitor).map_err(|error| error.renamed("ids", "other"))?;
         self.append(codes, other.lists().as_deref(), ids, side.as_deref(), monitor)
     }
 
@@ -182,6 +182,7 @@ impl Index {
         let (codes, lists, side) = self.encoded(x, monitor)?;
         let done = Done { monitor, total: x.n() as u64 };
         self.prepare_update_codes_in(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
+            .map_err(of_vectors)
     }
 
     /// As [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings ask for beside them: see
@@ -371,7 +372,12 @@ impl Index {
 }
 
 fn check_number(ids: usize, n: usize) -> Result<()> {
-    if ids == n { Ok(()) } else { Err(invalid!("ids has {ids} entries for {n} vectors")) }
+    if ids == n { Ok(()) } else { Err(argument!("ids", "has {ids} entries for {n} vectors")) }
+}
+
+/// An error about codes that are those of `X`.
+fn of_vectors(error: Error) -> Error {
+    error.renamed("codes", "X")
 }
 
 /// The vectors at `positions` alone, in that order.

@@ -5,7 +5,7 @@
 //! stretched, the metric is the plain one: encoders and updates stay what they are.
 
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1};
 
@@ -25,19 +25,20 @@ impl Directions {
     /// A value is not finite, the rows are not orthogonal, or one stretches more than 10,000 times.
     pub fn new(rows: Array2<f32>) -> Result<Self> {
         if rows.iter().any(|value| !value.is_finite()) {
-            return Err(invalid!("directions hold NaN or an infinity"));
+            return Err(argument!("directions", "hold NaN or an infinity"));
         }
         let wide = rows.mapv(f64::from);
         let products = wide.dot(&wide.t());
         let lengths = products.diag().mapv(f64::sqrt);
         if rows.nrows() > rows.ncols() || lengths.iter().any(|length| length * length > LARGEST) {
-            return Err(invalid!(
-                "directions are more than dimensions, or stretch more than {LARGEST} times"
+            return Err(argument!(
+                "directions",
+                "are more than dimensions, or stretch more than {LARGEST} times"
             ));
         }
         for ((i, j), product) in products.indexed_iter() {
             if i < j && product.abs() > 1e-3 * lengths[i] * lengths[j] {
-                return Err(invalid!("directions {i} and {j} are not orthogonal"));
+                return Err(argument!("directions", "{i} and {j} are not orthogonal"));
             }
         }
         Ok(Self { rows })
@@ -80,26 +81,11 @@ impl Directions {
         self.map(codebooks, |square| -1.0 / (1.0 + square))
     }
 
-    /// L s for each row s of sums of vectors.
-    ///
-    /// # Errors
-    /// They have another d.
-    pub fn stretch_sums(&self, mut sums: Array2<f64>) -> Result<Array2<f64>> {
-        if sums.ncols() != self.dim() {
-            return Err(invalid!(
-                "sums have {} dimensions, the directions have {}",
-                sums.ncols(),
-                self.dim()
-            ));
-        }
-        sums.outer_iter_mut().for_each(|row| self.add(row, |_| 1.0));
-        Ok(sums)
-    }
-
     fn map(&self, codebooks: &Codebooks, factor: impl Fn(f64) -> f64 + Copy) -> Result<Codebooks> {
         if codebooks.dim() != self.dim() {
-            return Err(invalid!(
-                "directions have {} dimensions, the codebooks have {}",
+            return Err(argument!(
+                "directions",
+                "have {} dimensions, the codebooks have {}",
                 self.dim(),
                 codebooks.dim()
             ));
@@ -163,8 +149,10 @@ mod tests {
         let mut row = [0.0; 2];
         directions.stretched(&array![[9.0f32, 9.0], [0.6, 0.8]].view()).unwrap().read(1, &mut row);
         assert!((row[0] - 15.6).abs() < 1e-5 && (row[1] - 20.8).abs() < 1e-5, "{row:?}");
-        let sums = directions.stretch_sums(array![[0.8, -0.6]]).unwrap();
-        assert!((sums[[0, 0]] - 1.6).abs() < 1e-6 && (sums[[0, 1]] + 1.2).abs() < 1e-6, "{sums}");
+        let words = Codebooks::new(array![[[0.8, -0.6]]]).unwrap();
+        let words = directions.stretch(&words).unwrap();
+        let [a, b] = *words.as_slice() else { panic!("two numbers") };
+        assert!((a - 1.6).abs() < 1e-6 && (b + 1.2).abs() < 1e-6, "{a} {b}");
     }
 
     #[test]

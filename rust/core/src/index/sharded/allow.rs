@@ -2,7 +2,7 @@
 
 use super::{Shard, Shards};
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::index::filter::{self, Allowed};
 use crate::monitor::Monitor;
 use crate::scan::Sets;
@@ -26,7 +26,7 @@ impl Shards {
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         if step == 0 {
-            return Err(invalid!("the step of the range is 0: want at least 1"));
+            return Err(argument!("step", "is 0: want at least 1"));
         }
         let is_in =
             |id: i64| (first..=last).contains(&id) && (step == 1 || id.abs_diff(first).is_multiple_of(step));
@@ -48,7 +48,7 @@ impl Shards {
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
             let (have, n) = (mask.len(), self.len());
-            return Err(invalid!("filter has {have} entries, the index holds {n} vectors"));
+            return Err(argument!("filter", "has {have} entries, the index holds {n} vectors"));
         }
         let bits = Some(self.marked(mask.iter().copied(), monitor)?);
         Ok(Allowed { bits, ..Allowed::default() })
@@ -73,7 +73,7 @@ impl Shards {
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.ncols() != self.len() {
             let columns = mask.ncols();
-            return Err(invalid!("filter has {columns} columns, the index holds {} vectors", self.len()));
+            return Err(argument!("filter", "has {columns} columns, the index holds {} vectors", self.len()));
         }
         let words = mask.outer_iter().map(|row| self.marked(row.iter().copied(), monitor));
         let words = words.collect::<Result<Vec<_>>>()?.concat();
