@@ -105,6 +105,7 @@ REFUSED = [
     (lambda q, X: of(q, X).search(X[:2], 2**62), "k"),
     (lambda q, X: of(q, X).search_above(X[:2], [1.0, 2.0, 3.0]), "score"),
     (lambda q, X: of(q, X, n_jobs=0), "n_jobs"),
+    (lambda q, X: of(q, np.r_[X[:3], np.full((1, 12), 1e20)], metric="l2"), "X"),
     (lambda q, X: cc.CompositionalCodes.from_codebooks(with_nan(q.codebooks_)), "codebooks"),
     (lambda q, X: cc.CompositionalCodes.from_codebooks(np.zeros((0, 4, 3))), "codebooks"),
     (lambda q, X: merged(q, X, of(cc.CompositionalCodes.from_codebooks(q.codebooks_ + 1), X)), "other"),

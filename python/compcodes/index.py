@@ -183,7 +183,8 @@ class Index(Generic[Name]):
         ------
         ValueError
             Shapes that do not fit, NaN or infinity in `X` (with the row), ids that cannot be used, or, for "l2" and
-            "cosine", an approximation that float32 cannot hold or, for "l2", whose square it cannot (with the row).
+            "cosine", an approximation that float32 cannot hold (with the row). For "l2" it must hold the squares of
+            vectors and of approximations, too, as seen from the middle of the codewords.
         """
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.new(ids, len(X))
@@ -198,6 +199,8 @@ class Index(Generic[Name]):
         """Codes, lists if there are any, and what the settings ask for beside them."""
         lists = self._quantizer._assigned(X)
         codes = encoded(self._quantizer, X, progress, lists)
+        if self.metric == "l2":
+            self._core.check_vectors(X, self.n_jobs)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs, lists)
@@ -238,7 +241,8 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `X` (with the row), an id twice, or one that the index has not.
+            Shapes that do not fit, NaN or infinity in `X` (with the row), values too large for float32 as in `add`, an
+            id twice, or one that the index has not.
 
         Examples
         --------

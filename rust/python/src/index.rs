@@ -327,6 +327,15 @@ impl Index {
         self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::residuals_in)
     }
 
+    /// Refuses rows of `x` that `add` refuses whatever their codes are.
+    #[pyo3(signature = (x, n_jobs=None))]
+    fn check_vectors(&self, py: Python<'_>, x: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<()> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let check = |index: Look, monitor: &dyn Monitor| index.check_vectors(&*x, monitor);
+        run_holding(py, n_jobs, None, |stop| self.index.look(stop), check)
+    }
+
     /// How many vectors there were with these ids.
     #[pyo3(signature = (ids, n_jobs=None))]
     fn remove(&self, py: Python<'_>, ids: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<usize> {

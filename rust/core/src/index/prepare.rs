@@ -9,7 +9,8 @@ use crate::codes::packed::{PackedCodes, PackedView};
 use crate::error::{Error, Result, argument};
 use crate::model::{Centroids, checked_lists};
 use crate::monitor::Monitor;
-use crate::vectors::Vectors;
+use crate::vectors::metric::Metric;
+use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
 
@@ -227,6 +228,18 @@ impl Index {
         Ok(Change { state: self.state, n: ids.len(), kind: Kind::Replace { positions, laid } })
     }
 
+    /// Refuses vectors (n, d) that [`add`](Self::add) refuses whatever their codes are.
+    ///
+    /// # Errors
+    /// Another d; for [`Metric::Euclidean`] a row that is not finite, or whose square is beyond f32; or a cancelling
+    /// monitor.
+    pub fn check_vectors(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<()> {
+        match self.settings.metric {
+            Metric::Euclidean => self.frame.check_vectors(x, monitor),
+            _ => check_dim(x, "X", self.model.codebooks.dim()),
+        }
+    }
+
     /// The codes of `x`, their lists, and what the settings ask for beside them.
     fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Encoded> {
         let lists = match &self.model.centroids {
@@ -238,6 +251,7 @@ impl Index {
         };
         let codes = self.model.encode_with(self.encoder()?, x, lists.as_deref(), monitor)?;
         let done = Done { monitor, total: x.n() as u64 };
+        self.check_vectors(x, &done)?;
         let side = match self.side {
             Side::Scale => Some(self.model.scales_in(x, codes.view(), lists.as_deref(), &done)?),
             Side::ResidualNorm => Some(self.model.residuals_in(x, codes.view(), lists.as_deref(), &done)?),
