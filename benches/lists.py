@@ -18,6 +18,7 @@ import numpy as np
 
 import compcodes as cc
 from common import Report, parser, sift, source
+from compcodes import _core
 
 PROBES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 K = 10
@@ -67,7 +68,7 @@ def ours(X, learn, Q, n_lists, truth, samples, report, size, codes, keep):
     if file:
         index.save(file)
     sizes = index.list_sizes
-    default = index.quantizer._lists.probes_for(0.95)
+    default = _core.Shards([index._core], [0], [np.zeros(0, np.int64)]).probes(recall=0.95)
     report(
         f"compcodes {codes}: {how}; largest list {sizes.max() / sizes.mean():.1f} times the mean, "
         f"drift {index.drift:.2f}, recall=0.95 goes through {default} lists\n"

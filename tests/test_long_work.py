@@ -39,26 +39,26 @@ import os, signal, sys, threading, time
 import numpy as np, compcodes as cc
 X = np.random.default_rng(0).normal(size=(400_000, 128)).astype(np.float32)
 small = X[:2000]
-q = cc.CompositionalCodes(4, 16, max_iter=1).fit(small)
+q = cc.CompositionalCodes(4, 16, max_iter=1, n_jobs=1).fit(small)
 before = q.codebooks_
 sent = []
 def interrupt():
     time.sleep(float(sys.argv[2]))
-    sent.append(time.monotonic())
+    sent.append(time.process_time())
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     if sys.argv[1] == "fit":
         q.set_params(n_codebooks=8, n_codewords=256).fit(X)
     elif sys.argv[1] == "truth":
-        cc.evaluate.ground_truth(X, X[:20_000], 10)
+        cc.evaluate.ground_truth(X, X[:20_000], 10, n_jobs=1)
     else:
         while True:
             q.encode(X)
 except KeyboardInterrupt:
-    waited = time.monotonic() - sent[0]
+    used = time.process_time() - sent[0]
     assert q.codebooks_ is before
-    print("stopped", waited)
+    print("stopped", used)
 """
 
 
@@ -68,8 +68,8 @@ except KeyboardInterrupt:
 def test_ctrl_c_stops_the_work(work, after):
     run = subprocess.run([sys.executable, "-c", INTERRUPTED, work, after], capture_output=True, text=True, timeout=120)
     assert run.stdout.startswith("stopped"), run.stderr
-    # A second on an idle machine; a loaded one may be slow to wake the thread that looks.
-    assert float(run.stdout.split()[1]) < 5
+    # Seconds of the processor, on one thread: how long others keep the machine busy meanwhile does not count.
+    assert float(run.stdout.split()[1]) < 1
 
 
 def ticks_during(work):

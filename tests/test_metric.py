@@ -56,8 +56,17 @@ def test_alike_directions_are_not_stretched():
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("loss", [cc.InnerProduct(metric=1), cc.InnerProduct(demand=0.5), cc.InnerProduct()])
 def test_a_few_queries_are_enough(X, Q, count, loss):
-    q = cc.CompositionalCodes(2, 8, loss=loss, anneal=1, max_iter=1).fit(X[:300], queries=Q[:count])
-    assert np.isfinite(q.codebooks_).all()
+    X, Q = X[:300], Q[:count]
+    made = [cc.CompositionalCodes(2, 8, loss=loss, anneal=1, max_iter=1) for loss in (loss, None)]
+    q, plain = made[0].fit(X, queries=Q), made[1].fit(X)
+    off, without = (np.square((X - q.decode(q.encode(X))) @ Q.T).mean() for q in (q, plain))
+    assert off < (X @ Q.T).var(axis=0).mean() / 3  # their scores are told apart
+    if loss.metric == 1:
+        assert off < without / 10
+        directions = q.directions_ / np.linalg.norm(q.directions_, axis=1, keepdims=True)
+        np.testing.assert_allclose(Q @ directions.T @ directions, Q, atol=1e-3)  # the queries lie in them
+    else:
+        assert q.directions_.shape == (0, D)
 
 
 @pytest.mark.filterwarnings("error")

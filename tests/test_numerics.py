@@ -119,6 +119,27 @@ def test_what_float32_cannot_hold_is_refused_by_row(metric, large):
     check(index, vectors)
 
 
+@pytest.mark.parametrize("how", [{}, {"exact_norms": False}, {"keys": True}])
+def test_vectors_whose_square_float32_cannot_hold_are_refused_by_row(how):
+    X = np.random.default_rng(0).normal(size=(50, D)).astype(np.float32)
+    index = cc.Index(model(), "l2", **how).add(X, [*range(50)])
+    far = X[:20].copy()
+    far[[7, 9]] = [[1e20], [2e19]]  # of which codes, and so their approximations, are as good as any
+    for refused in (
+        lambda: index.add(far, [*range(50, 70)]),
+        lambda: index.update(far, [*range(20)]),
+        lambda: cc.Index(model(), "l2").add(far),
+    ):
+        with pytest.raises(cc.errors.ArgumentValueError, match="^X row 7 is too large: its square is beyond float32"):
+            refused()
+    assert len(index) == 50
+    far[[7, 9]] = 1e18
+    index.add(far, [*range(50, 70)])
+    scores, _ = index.search(X, 70, rerank=np.concatenate([X, far]))
+    assert np.isfinite(scores).all()  # −∞ is no vector's score
+    assert len(cc.Index(model(), "ip").add(far * 100)) == 20  # squares do not count there
+
+
 def test_a_query_too_far_away_is_refused_by_row():
     index = cc.Index(model(), "l2").add_codes(random_codes(100))
     Q = np.zeros((3, D))

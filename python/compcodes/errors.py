@@ -24,8 +24,11 @@ class ArgumentError(Exception):
         return self.told(self.argument)
 
     def told(self, name: str) -> str:
-        """Return the message with another name of the argument; a problem may be with an element, ``[3] is …``."""
-        return f"{name}{self.problem}" if self.problem.startswith("[") else f"{name} {self.problem}"
+        """Return the message with another name of the argument.
+
+        A problem may be with a part of it, an element, ``[3] is …``, or an attribute, ``.encode gave …``.
+        """
+        return f"{name}{self.problem}" if self.problem.startswith(("[", ".")) else f"{name} {self.problem}"
 
 
 class ArgumentValueError(ArgumentError, ValueError):

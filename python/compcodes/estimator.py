@@ -118,7 +118,9 @@ class Estimator:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"there is no parameter {name!r}: want one of {sorted(known)}")
+                raise ArgumentValueError(
+                    name, f"cannot be set: there is no parameter {name!r}: want one of {sorted(known)}"
+                )
             setattr(self, name, value)
         return self
 

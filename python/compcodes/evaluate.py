@@ -19,6 +19,7 @@ from compcodes import _core
 from compcodes._arrays import as_count, as_ids, as_vectors, numbered
 from compcodes._choices import Metric
 from compcodes.data import many
+from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 
 __all__ = [
@@ -156,11 +157,13 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
     found, true = _named_alike(ids, true_ids)
     R, P = as_count("R", R), found.shape[1] if P is None else as_count("P", P)
     if len(found) != len(true):
-        raise ValueError(f"ids has {len(found)} queries, true_ids has {len(true)}: they must be the same queries")
+        raise ArgumentValueError(
+            "ids", f"has {len(found)} queries, true_ids has {len(true)}: they must be the same queries"
+        )
     if not 1 <= R <= true.shape[1]:
-        raise ValueError(f"R must be from 1 to the {true.shape[1]} columns of true_ids, got {R}")
+        raise ArgumentValueError("R", f"must be from 1 to the {true.shape[1]} columns of true_ids, got {R}")
     if not 1 <= P <= found.shape[1]:
-        raise ValueError(f"P must be from 1 to the {found.shape[1]} columns of ids, got {P}")
+        raise ArgumentValueError("P", f"must be from 1 to the {found.shape[1]} columns of ids, got {P}")
     sought = true[:, :R]
     hits = np.zeros(P, np.int64)
     rows = max(1, _PAIRS // (P + R))
@@ -228,12 +231,14 @@ def inner_product_error(X: ArrayLike, approximations: Approximations, Q: ArrayLi
     Q = as_vectors(Q, "Q", X.shape[1])
     true = _id_array("true_ids", true_ids)
     if len(true) != len(Q):
-        raise ValueError(f"true_ids has {len(true)} queries, Q has {len(Q)}: they must be the same queries")
+        raise ArgumentValueError("true_ids", f"has {len(true)} queries, Q has {len(Q)}: they must be the same queries")
     if true.size and not -1 <= true.min() <= true.max() < len(X):
-        raise ValueError(f"true_ids range from {true.min()} to {true.max()}: want rows of the {len(X)} of X, or -1")
+        raise ArgumentValueError(
+            "true_ids", f"range from {true.min()} to {true.max()}: want rows of the {len(X)} of X, or -1"
+        )
     query, column = np.nonzero(true != -1)
     if len(query) == 0:
-        raise ValueError("true_ids names no vector: there is nothing to compare")
+        raise ArgumentValueError("true_ids", "names no vector: there is nothing to compare")
     row = true[query, column]
     order = np.argsort(row, kind="stable")
     query, row = query[order], row[order]
@@ -317,17 +322,19 @@ def mean_average_precision(
     """
     found = _id_array("ids", ids)
     if len(relevant) != len(found):
-        raise ValueError(f"relevant has {len(relevant)} queries, ids has {len(found)}: they must be the same queries")
+        raise ArgumentValueError(
+            "relevant", f"has {len(relevant)} queries, ids has {len(found)}: they must be the same queries"
+        )
     own = None if query_ids is None else as_ids(query_ids, len(found))
     total = 0.0
     for query, (row, sought) in enumerate(zip(found, relevant, strict=True)):
         wanted = np.unique(np.asarray(sought, dtype=np.int64))
         if len(wanted) == 0:
-            raise ValueError(f"relevant[{query}] is empty: want at least one id")
+            raise ArgumentValueError("relevant", f"[{query}] is empty: want at least one id")
         row = row[row != -1]
         if own is not None:
             if own[query] in wanted:
-                raise ValueError(f"relevant[{query}] holds the query itself, {own[query]}")
+                raise ArgumentValueError("relevant", f"[{query}] holds the query itself, {own[query]}")
             row = row[row != own[query]]
         _, first = np.unique(row, return_index=True)  # an id that comes again is not found again
         rank = np.flatnonzero(np.isin(row[np.sort(first)], wanted))
@@ -367,17 +374,21 @@ def ukbench_score(ids: ArrayLike, groups: ArrayLike, query_groups: ArrayLike | N
     """
     found = _id_array("ids", ids)
     if found.shape[1] < 4:
-        raise ValueError(f"ids has {found.shape[1]} columns: want the first 4 at least")
+        raise ArgumentValueError("ids", f"has {found.shape[1]} columns: want the first 4 at least")
     labels = np.asarray(groups)
     if labels.ndim != 1:
-        raise ValueError(f"groups has shape {labels.shape}: want (n,)")
+        raise ArgumentValueError("groups", f"has shape {labels.shape}: want (n,)")
     own = labels if query_groups is None else np.asarray(query_groups)
     if own.shape != (len(found),):
         name = "groups" if query_groups is None else "query_groups"
-        raise ValueError(f"{name} has shape {own.shape}, ids has {len(found)} queries: they must be the same queries")
+        raise ArgumentValueError(
+            name, f"has shape {own.shape}, ids has {len(found)} queries: they must be the same queries"
+        )
     first = found[:, :4]
     if first.size and not -1 <= first.min() <= first.max() < len(labels):
-        raise ValueError(f"ids range from {first.min()} to {first.max()}: want rows of the {len(labels)} of groups")
+        raise ArgumentValueError(
+            "ids", f"range from {first.min()} to {first.max()}: want rows of the {len(labels)} of groups"
+        )
     if not first.size:
         return float("nan")
     return float(((labels[first] == own[:, None]) & (first != -1)).sum(axis=1).mean())
@@ -388,20 +399,24 @@ def _errors(
 ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
     """First row, vectors x and errors x − x̄ of one chunk after another."""
     if len(X) == 0:
-        raise ValueError(f"X has shape {X.shape}: there is nothing to compare")
+        raise ArgumentValueError("X", f"has shape {X.shape}: there is nothing to compare")
     first = 0
     for batch in _batches(approximations):
         end = first + len(batch)
         if batch.shape[1] != X.shape[1] or end > len(X):
             rows = f"{end} rows or more" if end > len(X) else f"{batch.shape[1]} columns"
-            raise ValueError(f"approximations have {rows}, X has shape {X.shape}: there must be one of each row")
+            raise ArgumentValueError(
+                "approximations", f"have {rows}, X has shape {X.shape}: there must be one of each row"
+            )
         for start in range(0, len(batch), _CHUNK):
             part = batch[start : start + _CHUNK].astype(np.float64)
             x = X[first + start : first + start + len(part)].astype(np.float64)
             yield first + start, x, x - part
         first = end
     if first != len(X):
-        raise ValueError(f"approximations have {first} rows, X has shape {X.shape}: there must be one of each row")
+        raise ArgumentValueError(
+            "approximations", f"have {first} rows, X has shape {X.shape}: there must be one of each row"
+        )
 
 
 def _batches(approximations: Approximations) -> Iterator[NDArray[Any]]:
@@ -421,14 +436,14 @@ def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDA
     if any(are_ids):  # keys may be integers
         have, keys, lack = ("true_ids", true, "ids") if are_ids[0] else ("ids", found, "true_ids")
         if not any(key is None or isinstance(key, (int, np.integer)) for key in keys.flat):
-            raise ValueError(f"{have} holds keys, {lack} does not: want keys in both, such as keys[{lack}]")
+            raise ArgumentValueError(have, f"holds keys, {lack} does not: want keys in both, such as keys[{lack}]")
     numbers: dict[object, int] = {None: -1}
     try:
         for array in (found, true):
             for key in array.flat:
                 numbers.setdefault(key, len(numbers))
     except TypeError as error:
-        raise ValueError(f"ids and true_ids must be 2-D arrays of ids or keys ({error})") from None
+        raise ArgumentValueError("ids", f"and true_ids must be 2-D arrays of ids or keys ({error})") from None
     found, true = (
         np.array([numbers[key] for key in array.flat], np.int64).reshape(array.shape) for array in (found, true)
     )
@@ -438,11 +453,11 @@ def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDA
 def _names(name: str, value: ArrayLike) -> NDArray[Any]:
     """Ids as an array of integers, or keys as one of objects or strings."""
     if isinstance(value, tuple) and [np.ndim(one) for one in value if isinstance(one, np.ndarray)] == [2, 2]:
-        raise ValueError(f"{name} is a tuple (scores, ids): pass its second")
+        raise ArgumentValueError(name, "is a tuple (scores, ids): pass its second")
     rows = value if isinstance(value, (list, tuple)) else []
     if rows and all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
         if len({len(row) for row in rows}) > 1:
-            raise ValueError(f"{name} has rows of different lengths: pad them with -1, or None among keys")
+            raise ArgumentValueError(name, "has rows of different lengths: pad them with -1, or None among keys")
         array = np.empty((len(rows), len(rows[0])), dtype=object)
         for at, row in enumerate(rows):
             for column, key in enumerate(row):  # one by one: numpy would take tuples for rows
@@ -452,12 +467,12 @@ def _names(name: str, value: ArrayLike) -> NDArray[Any]:
     else:
         array = np.asarray(value)
     if array.ndim != 2 or array.dtype.kind not in "iuOUST":
-        raise ValueError(f"{name} must be a 2-D array of ids or keys, got shape {array.shape} of {array.dtype}")
+        raise ArgumentValueError(name, f"must be a 2-D array of ids or keys, got shape {array.shape} of {array.dtype}")
     return array
 
 
 def _id_array(name: str, ids: ArrayLike) -> NDArray[Any]:
     array = np.asarray(ids)
     if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be a 2-D array of integers, got shape {array.shape} of {array.dtype}")
+        raise ArgumentValueError(name, f"must be a 2-D array of integers, got shape {array.shape} of {array.dtype}")
     return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import numpy as np
@@ -18,13 +19,13 @@ from compcodes._names import Names
 from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes._warn import warn
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self, TypeVar
 
@@ -181,12 +182,14 @@ class Index(Generic[Name]):
         ------
         ValueError
             Shapes that do not fit, NaN or infinity in `X` (with the row), ids that cannot be used, or, for "l2" and
-            "cosine", an approximation that float32 cannot hold or, for "l2", whose square it cannot (with the row).
+            "cosine", an approximation that float32 cannot hold (with the row). For "l2" it must hold the squares of
+            vectors and of approximations, too, as seen from the middle of the codewords.
         """
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.new(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        self._core.add_codes(codes, names, side, self.n_jobs, lists)
+        with of_vectors():
+            self._core.add_codes(codes, names, side, self.n_jobs, lists)
         return self
 
     def _encoded(
@@ -195,6 +198,8 @@ class Index(Generic[Name]):
         """Codes, lists if there are any, and what the settings ask for beside them."""
         lists = self._quantizer._assigned(X)
         codes = encoded(self._quantizer, X, progress, lists)
+        if self.metric == "l2":
+            self._core.check_vectors(X, self.n_jobs)
         side = None
         if self._scale:
             side = self._core.scales(X, codes, self.n_jobs, lists)
@@ -235,7 +240,8 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `X` (with the row), an id twice, or one that the index has not.
+            Shapes that do not fit, NaN or infinity in `X` (with the row), values too large for float32 as in `add`, an
+            id twice, or one that the index has not.
 
         Examples
         --------
@@ -249,7 +255,8 @@ class Index(Generic[Name]):
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.given(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        self._core.update_codes(codes, names, side, self.n_jobs, lists)
+        with of_vectors():
+            self._core.update_codes(codes, names, side, self.n_jobs, lists)
         return self
 
     def remove(self, ids: ArrayLike) -> int:
@@ -665,6 +672,17 @@ class _Stored(str):
     """The metric of a file, about which all was said when the index was made."""
 
     __slots__ = ()
+
+
+@contextmanager
+def of_vectors() -> Iterator[None]:
+    """Let errors about codes say `X`: they were made of that."""
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != "codes":
+            raise
+        raise type(error)("X", error.problem) from None
 
 
 def _from_bytes(

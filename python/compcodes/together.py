@@ -93,8 +93,8 @@ def search_together(
     for at, index in enumerate(indexes):
         mine, others = (index.metric, index.dimension), (first.metric, first.dimension)
         if mine != others:
-            have = "indexes[{}] is of metric {!r} and {} dimensions".format(at, *mine)
-            raise ValueError("{}, indexes[0] of {!r} and {}: want the same".format(have, *others))
+            have = "[{}] is of metric {!r} and {} dimensions".format(at, *mine)
+            raise ArgumentValueError("indexes", "{}, indexes[0] of {!r} and {}: want the same".format(have, *others))
         if rerank[at] is None:
             raise ArgumentValueError("rerank", f"[{at}] is None: want the vectors, or a function from ids to vectors")
     k = as_count("k", k)

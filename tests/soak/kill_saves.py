@@ -87,8 +87,11 @@ def meet(folder, count):
     separate = ["unshare", "--pid", "--fork"]
     try:
         subprocess.run([*separate, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError) as error:
         separate = []
+        reason = getattr(error, "stderr", None) or str(error)
+        reason = reason.decode(errors="replace").strip() if isinstance(reason, bytes) else reason
+        print(f"NOT TRIED: processes of equal numbers, for which unshare is needed ({reason})", file=sys.stderr)
     command = [*separate, sys.executable, __file__, "--meet", str(folder), str(count)]
     both = [subprocess.Popen([*command, seed], stdout=subprocess.PIPE, text=True) for seed in "01"]
     numbers = [process.communicate(timeout=3600)[0].strip() for process in both]
@@ -97,7 +100,8 @@ def meet(folder, count):
     contents = [(folder / f"own-{seed}.cc").read_bytes() for seed in (0, 1)]
     assert (folder / "shared.cc").read_bytes() in contents
     assert len(list(folder.iterdir())) == 3, "parts are left"
-    print(f"two processes, numbers {' and '.join(numbers)}, saved {count} times each into one folder")
+    kind = "equal" if separate else "different, so that nothing is shown about equal ones"
+    print(f"two processes, numbers {' and '.join(numbers)} ({kind}), saved {count} times each into one folder")
 
 
 def meet_as(folder, count, seed):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from compcodes import Index
 from compcodes.data.mapped import release
+from compcodes.index import of_vectors
 from compcodes.progress import ProgressLike, staged
 
 __all__ = ["build"]
@@ -61,7 +62,8 @@ def build(
         first = 0
         for codes, lists, side in checkpoint.pieces():
             own = None if ids is None else ids[first : first + len(codes)]
-            index._core.add_codes(codes, index._names.new(own, len(codes)), side, index.n_jobs, lists)
+            with of_vectors():
+                index._core.add_codes(codes, index._names.new(own, len(codes)), side, index.n_jobs, lists)
             first += len(codes)
     return min(known, n)
 

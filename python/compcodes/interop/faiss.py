@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.interop._faiss_advice import METRICS, Refused, instead, reason
 from compcodes.interop._faiss_lists import Lists, inverted, unblocked
 from compcodes.quantizers.compositional import CompositionalCodes
@@ -48,21 +49,24 @@ def take(index: Any) -> Taken:
     try:
         import faiss
     except ImportError:
-        raise TypeError(f"index is {type(index).__name__}: want a faiss index (faiss is not installed)") from None
+        raise ArgumentTypeError(
+            "index", f"is {type(index).__name__}: want a faiss index (faiss is not installed)"
+        ) from None
     if isinstance(index, faiss.IndexBinary):
-        raise TypeError(
-            f"index is {type(index).__name__}: it holds bits, not codes of vectors; where there are vectors X, make "
-            "bits of them with cc.RandomHyperplaneHash(n_bits), or fit a model, cc.CompositionalCodes().fit(X)"
+        raise ArgumentTypeError(
+            "index",
+            f"is {type(index).__name__}: it holds bits, not codes of vectors; where there are vectors X, make "
+            "bits of them with cc.RandomHyperplaneHash(n_bits), or fit a model, cc.CompositionalCodes().fit(X)",
         )
     if not isinstance(index, faiss.Index):
-        raise TypeError(f"index is {type(index).__name__}: want a faiss index")
+        raise ArgumentTypeError("index", f"is {type(index).__name__}: want a faiss index")
     index = faiss.downcast_index(index)
     try:
         taken = _taken(index)
         _check_ids(taken.ids)
         return taken
     except Refused as refused:
-        raise refused.kind(f"index is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
+        raise refused.kind("index", f"is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
 
 
 def model_of(taken: Taken) -> CompositionalCodes:
@@ -83,11 +87,11 @@ def _check_ids(ids: NDArray[np.int64] | None) -> None:
     if ids is None or not len(ids):
         return
     if ids.min() < 0:
-        raise Refused(ValueError, f"its ids hold {ids.min()}: want none below 0")
+        raise Refused(ArgumentValueError, f"its ids hold {ids.min()}: want none below 0")
     ordered = np.sort(ids)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
-        raise Refused(ValueError, f"its ids hold {twice[0]} twice")
+        raise Refused(ArgumentValueError, f"its ids hold {twice[0]} twice")
 
 
 def _is_taken(index: Any) -> bool:
@@ -103,13 +107,13 @@ def _taken(index: Any) -> Taken:
 
     index = faiss.downcast_index(index)
     if not index.is_trained:
-        raise Refused(ValueError, "it is not trained: call index.train(X) and index.add(X) first")
+        raise Refused(ArgumentValueError, "it is not trained: call index.train(X) and index.add(X) first")
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
         return _named(_taken(index.index), faiss.vector_to_array(index.id_map).astype(np.int64))
     if isinstance(index, faiss.IndexPreTransform):
         return _rotated(index, _taken(index.index))
     if index.metric_type not in METRICS:
-        raise Refused(ValueError, "its metric is another than inner product and L2")
+        raise Refused(ArgumentValueError, "its metric is another than inner product and L2")
     codebooks, bits = _quantizer(index)
     metric = METRICS[index.metric_type]
     if isinstance(index, faiss.IndexIVF):
@@ -133,7 +137,7 @@ def _named(taken: Taken, names: NDArray[np.int64]) -> Taken:
     """Give vectors the ids that an IDMap has for those of the index within."""
     within = np.arange(len(taken.codes)) if taken.ids is None else taken.ids
     if len(within) and not 0 <= within.min() <= within.max() < len(names):
-        raise Refused(ValueError, f"it names {len(names)} vectors, and the index within has others")
+        raise Refused(ArgumentValueError, f"it names {len(names)} vectors, and the index within has others")
     return taken._replace(ids=names[within])
 
 
@@ -142,7 +146,7 @@ def _quantizer(index: Any) -> tuple[NDArray[np.float32], list[int]]:
     import faiss
 
     if isinstance(index, faiss.IndexIVFPQR):
-        raise Refused(TypeError, reason(index))
+        raise Refused(ArgumentTypeError, reason(index))
     if _is(index, "PQ"):
         return _product(index.pq)
     if _is(index, "ResidualQuantizer"):
@@ -153,7 +157,7 @@ def _quantizer(index: Any) -> tuple[NDArray[np.float32], list[int]]:
         return _of_subspaces(index.prq)
     if _is(index, "ProductLocalSearchQuantizer"):
         return _of_subspaces(index.plsq)
-    raise Refused(TypeError, reason(index))
+    raise Refused(ArgumentTypeError, reason(index))
 
 
 def _is(index: Any, kind: str) -> bool:
@@ -208,12 +212,14 @@ def _rotated(index: Any, taken: Taken) -> Taken:
     for i in reversed(range(index.chain.size())):
         transform = faiss.downcast_VectorTransform(index.chain.at(i))
         if not isinstance(transform, faiss.LinearTransform):
-            raise Refused(TypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
+            raise Refused(ArgumentTypeError, f"vectors go through a {type(transform).__name__}, which is not linear")
         if transform.have_bias and np.any(faiss.vector_to_array(transform.b)):
-            raise Refused(ValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation")
+            raise Refused(
+                ArgumentValueError, f"vectors go through a {type(transform).__name__} with a bias, not a rotation"
+            )
         A = faiss.vector_to_array(transform.A).reshape(transform.d_out, transform.d_in)
         if taken.metric == "l2" and not (A.shape[0] == A.shape[1] and np.allclose(A @ A.T, np.eye(len(A)), atol=1e-3)):
-            raise Refused(ValueError, f"vectors go through a {type(transform).__name__} that changes distances")
+            raise Refused(ArgumentValueError, f"vectors go through a {type(transform).__name__} that changes distances")
         codebooks = codebooks @ A
         centroids = None if centroids is None else centroids @ A
     lists = taken.lists
@@ -225,7 +231,7 @@ def _rotated(index: Any, taken: Taken) -> Taken:
 def _unpack(packed: NDArray[np.uint8], bits: list[int]) -> NDArray[np.uint8]:
     """Codes (n, M) from rows of little-endian bit strings."""
     if max(bits) > 8:
-        raise Refused(ValueError, f"its codes have {max(bits)} bits: want at most 8")
+        raise Refused(ArgumentValueError, f"its codes have {max(bits)} bits: want at most 8")
     if set(bits) == {8}:
         return np.ascontiguousarray(packed[:, : len(bits)])
     single = np.unpackbits(packed, axis=1, bitorder="little", count=sum(bits))

@@ -21,6 +21,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
+from compcodes.errors import ArgumentValueError
 from compcodes.interop._store import Found, Store
 from compcodes.quantizers.protocol import QuantizerLike
 
@@ -68,9 +69,8 @@ class CompcodesVectorStore(VectorStore):
         names = [str(uuid.uuid4()) if id is None else id for id in given]
         metadatas = [{} for _ in texts] if metadatas is None else metadatas
         if not len(texts) == len(names) == len(metadatas):
-            raise ValueError(
-                f"{len(texts)} texts, {len(names)} ids and {len(metadatas)} metadatas: want as many of each"
-            )
+            name, given_of_it = ("ids", names) if len(names) != len(texts) else ("metadatas", metadatas)
+            raise ArgumentValueError(name, f"are {len(given_of_it)} for {len(texts)} texts: want as many of each")
         records = [{"text": text, "metadata": metadata} for text, metadata in zip(texts, metadatas, strict=True)]
         if texts:
             self._store.add(self._embedding.embed_documents(texts), names, records)

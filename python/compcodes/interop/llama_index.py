@@ -30,6 +30,7 @@ from llama_index.core.vector_stores.utils import (
     node_to_metadata_dict,
 )
 
+from compcodes.errors import ArgumentValueError
 from compcodes.interop._store import Store
 from compcodes.quantizers.protocol import QuantizerLike
 
@@ -101,9 +102,11 @@ class CompcodesVectorStore(BasePydanticVectorStore):
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the nodes that answer an embedding best, with scores in the quantizer's metric."""
         if query.mode != VectorStoreQueryMode.DEFAULT:
-            raise ValueError(f"the mode {query.mode} is not offered: want {VectorStoreQueryMode.DEFAULT}")
+            raise ArgumentValueError(
+                "query", f".mode is {query.mode}, which is not offered: want {VectorStoreQueryMode.DEFAULT}"
+            )
         if query.query_embedding is None:
-            raise ValueError("the query has no embedding")
+            raise ArgumentValueError("query", "has no embedding")
         allows = self._allows(query.node_ids, query.doc_ids, query.filters)
         found = self._store.search(query.query_embedding, query.similarity_top_k, allows)
         return VectorStoreQueryResult(
@@ -115,7 +118,7 @@ class CompcodesVectorStore(BasePydanticVectorStore):
     def persist(self, persist_path: str | os.PathLike[str], fs: Any = None) -> None:
         """Write the store into a folder of the local file system."""
         if fs is not None:
-            raise ValueError("fs is given: the store is written to the local file system only")
+            raise ArgumentValueError("fs", "is given: the store is written to the local file system only")
         self._store.save(persist_path)
 
     @classmethod

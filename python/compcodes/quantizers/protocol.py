@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes._arrays import as_codes, check_rows
-from compcodes.errors import ArgumentTypeError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.quantizer import NotFittedError, Quantizer
 
@@ -44,7 +44,9 @@ class Adopted(Quantizer):
 
     def _encode(self, X: NDArray[Any], report: Callable[[int, int], object] | None) -> NDArray[np.uint8]:
         if not np.array_equal(_codebooks(self.theirs), self.codebooks_):
-            raise ValueError("quantizer has other codebooks_ than when the index was made: make a new index of it")
+            raise ArgumentValueError(
+                "quantizer", "has other codebooks_ than when the index was made: make a new index of it"
+            )
         progress = None if report is None else lambda stage, done, total: report(done, total)
         return _checked(_call(self.theirs, X, progress), self.codebooks_, len(X))
 
@@ -118,7 +120,9 @@ def _codebooks(quantizer: QuantizerLike) -> NDArray[np.float32]:
         raise NotFittedError(f"quantizer is {quantizer!r}: it has no codebooks_, so call fit(X) first") from None
     codebooks = np.asarray(given)
     if codebooks.ndim != 3 or codebooks.dtype.kind not in "fiu":
-        raise ValueError(f"quantizer.codebooks_ has shape {codebooks.shape}, {codebooks.dtype}: want (M, K, d) float32")
+        raise ArgumentValueError(
+            "quantizer", f".codebooks_ has shape {codebooks.shape}, {codebooks.dtype}: want (M, K, d) float32"
+        )
     codebooks = np.ascontiguousarray(codebooks, dtype=np.float32)
     check_rows("quantizer.codebooks_", codebooks)
     return codebooks
@@ -126,5 +130,13 @@ def _codebooks(quantizer: QuantizerLike) -> NDArray[np.float32]:
 
 def _checked(codes: Any, codebooks: NDArray[np.float32], n: int) -> NDArray[np.uint8]:
     if np.shape(codes) != (n, len(codebooks)):
-        raise ValueError(f"quantizer.encode gave shape {np.shape(codes)}: want ({n}, {len(codebooks)})")
-    return np.ascontiguousarray(as_codes(codes, len(codebooks)))
+        raise ArgumentValueError("quantizer", f".encode gave shape {np.shape(codes)}: want ({n}, {len(codebooks)})")
+    try:
+        taken = np.ascontiguousarray(as_codes(codes, len(codebooks)))
+    except ArgumentError as error:
+        raise type(error)("quantizer", f".encode: codes {error.problem}") from None
+    if taken.size and taken.max() >= codebooks.shape[1]:
+        raise ArgumentValueError(
+            "quantizer", f".encode gave a code of {taken.max()}, the codebooks have {codebooks.shape[1]} codewords"
+        )
+    return taken

@@ -174,12 +174,7 @@ class Trainer:
         sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
         if init == "random":
             return _finite(_core.random_vectors(sample, *sizes))
-        try:
-            return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
-        except ValueError as error:
-            if not str(error).startswith("codebooks"):
-                raise
-            raise _too_large() from None  # on the way: residuals of the first steps are larger than the vectors
+        return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
         """Return codebooks for `codes`, and codes for these with noise."""

@@ -9,11 +9,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument has a shape or value that cannot be used; the message names it and says what would be right.
+    /// What was asked for cannot be done as things are, whatever the arguments; or parts of a file do not fit each other.
     #[error("{0}")]
     Invalid(String),
-    /// As [`Invalid`](Self::Invalid), with the argument's name kept apart for callers that know it by another one.
-    #[error("{name} {problem}")]
+    /// An argument has a shape or value that cannot be used. Its name is kept apart for callers that know it by another
+    /// one.
+    #[error("{}", told(name, problem))]
     Argument {
         /// The argument's name.
         name: &'static str,
@@ -47,6 +48,22 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl Error {
+    /// The same of an argument of another name: what the caller gave, and we know as `from`.
+    pub(crate) fn renamed(self, from: &'static str, to: &'static str) -> Self {
+        match self {
+            Self::Argument { name, problem } if name == from => Self::Argument { name: to, problem },
+            Self::NotFinite { what, row } if what == from => Self::NotFinite { what: to, row },
+            error => error,
+        }
+    }
+}
+
+/// A problem may be with an element of the argument: `[3] is …`.
+fn told(name: &str, problem: &str) -> String {
+    if problem.starts_with('[') { format!("{name}{problem}") } else { format!("{name} {problem}") }
 }
 
 /// Shorthand for `Error::Invalid(format!(…))`.

@@ -1,5 +1,6 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
+use crate::errors::{wrong_type, wrong_value};
 use crate::lists::RestRows;
 use compcodes::Codebooks;
 use compcodes::vectors::basis::Directions;
@@ -11,7 +12,6 @@ use numpy::{
     PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,
     PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 
@@ -115,7 +115,7 @@ impl SomeRows {
         let (n, dim): (usize, usize) = array.getattr(py, "shape")?.extract(py)?;
         let place = |&row: &i64| usize::try_from(row).ok().filter(|&row| row < n);
         let rows: Option<Vec<usize>> = rows.as_array().iter().map(place).collect();
-        let rows = rows.ok_or_else(|| PyValueError::new_err(format!("rows are not all below {n}")))?;
+        let rows = rows.ok_or_else(|| wrong_value("rows", format!("are not all below {n}")))?;
         Ok(Self { array, rows, dim })
     }
 
@@ -162,10 +162,10 @@ impl<'py> Rows<'py> {
         }
         let untyped = of_rank(array, name, "(n, d)", 2)?;
         if untyped.shape()[1] == 0 {
-            return Err(PyValueError::new_err(format!(
-                "{name} has shape {}: want at least one dimension",
-                tuple(untyped.shape())
-            )));
+            return Err(wrong_value(
+                name,
+                format!("has shape {}: want at least one dimension", tuple(untyped.shape())),
+            ));
         }
         Self::try_from(array).ok_or_else(|| {
             dtype(untyped, name, "aligned integers or floats of at most 64 bits, in native byte order")
@@ -222,21 +222,16 @@ fn of_rank<'a, 'py>(
     rank: usize,
 ) -> PyResult<&'a Bound<'py, PyUntypedArray>> {
     let Ok(array) = array.cast::<PyUntypedArray>() else {
-        return Err(PyTypeError::new_err(format!("{name} is {}: want a numpy array", array.get_type())));
+        return Err(wrong_type(name, format!("is {}: want a numpy array", array.get_type())));
     };
     // Fields of records, for one: their rows may begin between the numbers' places, which the core could not address.
     let size = array.dtype().itemsize() as isize;
     let aligned = array.getattr("flags")?.getattr("aligned")?.is_truthy()?;
     if !aligned || size == 0 || array.strides().iter().any(|stride| stride % size != 0) {
-        return Err(PyValueError::new_err(format!(
-            "{name} is not aligned to its numbers: pass a copy, {name}.copy()"
-        )));
+        return Err(wrong_value(name, format!("is not aligned to its numbers: pass a copy, {name}.copy()")));
     }
     if array.ndim() != rank {
-        return Err(PyValueError::new_err(format!(
-            "{name} has shape {}: want {shape}",
-            tuple(array.shape())
-        )));
+        return Err(wrong_value(name, format!("has shape {}: want {shape}", tuple(array.shape()))));
     }
     Ok(array)
 }
@@ -250,7 +245,7 @@ fn tuple(shape: &[usize]) -> String {
 fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
     let have = array.dtype();
     let order = if have.is_native_byteorder() == Some(false) { " in foreign byte order" } else { "" };
-    PyTypeError::new_err(format!("{name} has dtype {have}{order}: want {want}"))
+    wrong_type(name, format!("has dtype {have}{order}: want {want}"))
 }
 
 /// Weights of rows, f64, if there are any.

@@ -1,7 +1,7 @@
 //! The encoders: made of codebooks, and used pass after pass.
 
 use crate::arrays::{codebooks, codes, directions};
-use crate::errors::to_python;
+use crate::errors::{to_python, wrong_value};
 use crate::model::{Groups, grouping};
 use crate::run::run;
 use crate::targets::Wanted;
@@ -9,7 +9,6 @@ use compcodes::Selection;
 use compcodes::encode::{self, Encode, Encoding, Loss, Objective, Start};
 use compcodes::model::Subspaces;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -26,7 +25,7 @@ fn width(width: usize) -> PyResult<usize> {
     if (1..=WIDEST).contains(&width) {
         return Ok(width);
     }
-    Err(PyValueError::new_err(format!("width is {width}: want 1 to {WIDEST}")))
+    Err(wrong_value("width", format!("is {width}: want 1 to {WIDEST}")))
 }
 
 pub(crate) fn encoding(
@@ -39,9 +38,9 @@ pub(crate) fn encoding(
         "greedy" => Ok(Encoding::Greedy),
         "beam" => Ok(Encoding::Beam { width: width(effort)? }),
         "local-search" => Ok(Encoding::LocalSearch { start: self::start(start)?, rounds: effort, seed }),
-        _ => Err(PyValueError::new_err(format!(
-            "encoder is {name:?}: want \"greedy\", \"beam\" or \"local-search\""
-        ))),
+        _ => {
+            Err(wrong_value("encoder", format!("is {name:?}: want \"greedy\", \"beam\" or \"local-search\"")))
+        }
     }
 }
 
@@ -49,9 +48,7 @@ fn start(start: Option<(String, usize)>) -> PyResult<Start> {
     match start.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
         None | Some(("greedy", _)) => Ok(Start::Greedy),
         Some(("beam", effort)) => Ok(Start::Beam { width: width(effort)? }),
-        Some((name, _)) => {
-            Err(PyValueError::new_err(format!("start is {name:?}: want \"greedy\" or \"beam\"")))
-        }
+        Some((name, _)) => Err(wrong_value("start", format!("is {name:?}: want \"greedy\" or \"beam\""))),
     }
 }
 

@@ -1,12 +1,12 @@
 //! The normal equations of the update of codebooks.
 
 use crate::arrays::{Rows, codes, directions, in_a_row, weights_of};
+use crate::errors::wrong_value;
 use crate::run::run;
 use compcodes::train::equations::NormalEquations;
 use compcodes::train::{applied, coded};
 use compcodes::vectors::Vectors;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -97,9 +97,7 @@ pub(crate) fn multiply<'py>(
     let (a, p) = (a.as_array(), p.as_array());
     if a.ncols() != p.nrows() {
         let (a, p) = (a.dim(), p.dim());
-        return Err(PyValueError::new_err(format!(
-            "a has shape {a:?} and p {p:?}: they cannot be multiplied"
-        )));
+        return Err(wrong_value("a", format!("has shape {a:?} and p {p:?}: they cannot be multiplied")));
     }
     Ok(run(py, n_jobs, None, |_| Ok(compcodes::train::multiply(a, p)))?.into_pyarray(py))
 }

@@ -4,6 +4,7 @@ use compcodes::Error;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 
+pyo3::import_exception!(compcodes.errors, ArgumentTypeError);
 pyo3::import_exception!(compcodes.errors, ArgumentValueError);
 
 pub(crate) fn to_python(error: Error) -> PyErr {
@@ -23,9 +24,14 @@ pub(crate) fn to_python(error: Error) -> PyErr {
 }
 
 /// Python's error about an argument, by the name that it has there: where the core says `queries`, Python says `Q`.
-fn wrong_value(name: &'static str, problem: String) -> PyErr {
+pub(crate) fn wrong_value(name: &str, problem: impl Into<String>) -> PyErr {
     let name = if name == "queries" { "Q" } else { name };
-    ArgumentValueError::new_err((name, problem))
+    ArgumentValueError::new_err((name.to_owned(), problem.into()))
+}
+
+/// As [`wrong_value`], of an argument of a wrong type or dtype.
+pub(crate) fn wrong_type(name: &str, problem: String) -> PyErr {
+    ArgumentTypeError::new_err((name.to_owned(), problem))
 }
 
 /// What the system says, without the number that Rust appends and Python prepends.

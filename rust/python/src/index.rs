@@ -3,10 +3,11 @@
 use crate::arrays::{Rows, codes, queries};
 use crate::candidates::Candidates;
 use crate::errors::to_python;
+use crate::late::settle;
 use crate::lists::lists_of;
 use crate::model::Model;
 use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
-use crate::run::{changing, here, pool, run, run_holding, run_whole, settle};
+use crate::run::{changing, here, pool, run, run_holding, run_whole};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
 use compcodes::index::{Change, Reach, Settings, Within};
@@ -327,6 +328,15 @@ impl Index {
         lists: Option<Any<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::residuals_in)
+    }
+
+    /// Refuses rows of `x` that `add` refuses whatever their codes are.
+    #[pyo3(signature = (x, n_jobs=None))]
+    fn check_vectors(&self, py: Python<'_>, x: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<()> {
+        let rows = Rows::new(x, "X")?;
+        let x = rows.view();
+        let check = |index: Look, monitor: &dyn Monitor| index.check_vectors(&*x, monitor);
+        run_holding(py, n_jobs, None, |stop| self.index.look(stop), check)
     }
 
     /// How many vectors there were with these ids.

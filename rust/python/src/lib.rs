@@ -7,6 +7,7 @@ mod equations;
 mod errors;
 mod heap;
 mod index;
+mod late;
 mod lists;
 mod model;
 mod names;

@@ -1,7 +1,7 @@
 //! The lists of a model: its centroids.
 
 use crate::arrays::{Rows, codebooks, codes, directions, ids, numbers};
-use crate::errors::to_python;
+use crate::errors::{to_python, wrong_value};
 use crate::run::run;
 use compcodes::Model;
 use compcodes::encode::Loss;
@@ -9,7 +9,6 @@ use compcodes::model::Centroids;
 use compcodes::train::lists;
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -113,11 +112,6 @@ impl Lists {
         self.centroids.by_residual()
     }
 
-    /// How many lists to search for a recall.
-    fn probes_for(&self, recall: f32) -> usize {
-        self.centroids.probes_for(recall)
-    }
-
     /// The list of each row of `x`, (n,) i64, and its loss, (n,) f32.
     #[pyo3(signature = (x, n_jobs=None, progress=None))]
     #[expect(clippy::type_complexity, reason = "two arrays")]
@@ -203,8 +197,7 @@ impl RestRows {
             .map(|&place| usize::try_from(place).ok().filter(|&place| place < rows))
             .collect();
         let places = places.filter(|places| places.len() == n);
-        let places =
-            places.ok_or_else(|| PyValueError::new_err(format!("places are not {n} of {rows} rows")))?;
+        let places = places.ok_or_else(|| wrong_value("places", format!("are not {n} of {rows} rows")))?;
         let extra = Loss::inner_product(eta).map_err(to_python)?.extra();
         Ok(Self { x, base, places, extra, directions: self::directions(directions)? })
     }

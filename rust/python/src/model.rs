@@ -2,13 +2,12 @@
 
 use crate::arrays::codebooks;
 use crate::encoders::{encoding, objective, selection};
-use crate::errors::to_python;
+use crate::errors::{to_python, wrong_value};
 use crate::lists::Lists;
 use compcodes::Model as Core;
 use compcodes::encode::{Encoding, Objective, Start};
 use compcodes::model::{Grouping, Recipe, Structure, Subspaces};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ impl Model {
         let recipe = Recipe { loss, encoding, directions, structure, metric };
         recipe.check(&codebooks).map_err(to_python)?;
         let parameters = serde_json::from_str(parameters)
-            .map_err(|e| PyValueError::new_err(format!("parameters are not a JSON object: {e}")))?;
+            .map_err(|e| wrong_value("parameters", format!("are not a JSON object: {e}")))?;
         let selection = self::selection(selection)?;
         codebooks.check_selection(selection).map_err(to_python)?;
         let centroids = lists.map(|lists| lists.centroids.clone());

@@ -54,11 +54,12 @@ impl Names {
     /// Ids of rows that may belong to vectors outside the candidates, in the place of their keys; for
     /// [`Found::keys`].
     pub(crate) fn among(&self, candidates: &[i64], keys: &Option<Vec<String>>) -> Result<Vec<i64>> {
+        let refused = |problem| Error::Argument { name: "rerank_ids", problem };
         let (given, keys) = match (self, keys) {
             (Self::Ids(ids), _) => return Ok(ids.clone()),
             (Self::Keys(given), Some(keys)) => (given, keys),
             (Self::Keys(_), None) => {
-                return Err(Error::Invalid("the vectors of this index have ids, no keys".to_owned()));
+                return Err(refused("are keys: the vectors of this index have ids, no keys".to_owned()));
             }
         };
         let mut known: HashMap<&str, (i64, bool)> =
@@ -67,7 +68,7 @@ impl Names {
         for (row, key) in given.all().into_iter().enumerate() {
             ids.push(match known.get_mut(key) {
                 Some((_, true)) => {
-                    return Err(Error::Invalid(format!("rerank_ids holds {} twice", shown(key))));
+                    return Err(refused(format!("holds {} twice", shown(key))));
                 }
                 Some((id, seen)) => {
                     *seen = true;
@@ -77,9 +78,7 @@ impl Names {
             });
         }
         match known.iter().find(|(_, (_, seen))| !seen) {
-            Some((key, _)) => {
-                Err(Error::Invalid(format!("rerank_ids lacks {}, the id of a candidate", shown(key))))
-            }
+            Some((key, _)) => Err(refused(format!("lacks {}, the id of a candidate", shown(key)))),
             None => Ok(ids),
         }
     }
@@ -275,7 +274,7 @@ impl Limits {
             |choice: Option<Choice>| choice.map(|choice| choice.allowed(index, monitor)).transpose();
         let filter = allowed(self.filter)?;
         let exclude = allowed(self.exclude).map_err(|error| match error {
-            Error::Invalid(text) => Error::Invalid(text.replacen("filter", "exclude", 1)),
+            Error::Argument { name: "filter", problem } => Error::Argument { name: "exclude", problem },
             error => error,
         })?;
         match (filter, exclude) {

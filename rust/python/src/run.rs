@@ -4,11 +4,12 @@
 //! So the calling thread waits, and ten times a second looks for Ctrl-C and calls back; a scoped worker computes, and
 //! learns at each chunk whether it should stop.
 
-use crate::errors::to_python;
+use crate::errors::{to_python, wrong_value};
+use crate::late::{raise_late, settle};
 use crate::shared::Stop;
 use compcodes::monitor::Monitor;
 use compcodes::{Error, Result};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 use std::cell::RefCell;
@@ -43,6 +44,7 @@ pub(crate) fn run_holding<T: Send, G: Send>(
     acquire: impl FnOnce(Stop<'_>) -> PyResult<G> + Send,
     work: impl FnOnce(G, &dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
+    raise_late()?;
     let pool = pool(n_jobs)?;
     let progress = progress.map(|callback| callback.clone().unbind());
     let state = State::default();
@@ -65,6 +67,7 @@ pub(crate) fn run_whole<T: Send>(
     n_jobs: Option<i64>,
     work: impl FnOnce(&ThreadPool, &dyn Monitor, Stop<'_>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
+    raise_late()?;
     let pool = pool(n_jobs)?;
     let state = State::default();
     let (result, raised) = watched(py, None, &state, || work(&pool, &state, &|| state.stopped()))?;
@@ -75,24 +78,6 @@ pub(crate) fn run_whole<T: Send>(
         }
         Err(error) => Err(raised.unwrap_or(error)),
     }
-}
-
-/// After something was done, puts off what was `raised` too late to stop it: raised now, it would tell the caller that
-/// nothing was done.
-pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
-    let Some(late) = raised.or_else(|| py.check_signals().err()) else { return };
-    let put_off = late.is_instance_of::<PyKeyboardInterrupt>(py).then(|| interrupt_soon(py));
-    if !matches!(put_off, Some(Ok(()))) {
-        late.write_unraisable(py, None);
-    }
-}
-
-/// Has Ctrl-C come once more, when the caller has its result.
-fn interrupt_soon(py: Python<'_>) -> PyResult<()> {
-    let interrupt = py.import("_thread")?.getattr("interrupt_main")?;
-    let timer = py.import("threading")?.call_method1("Timer", (0.01, interrupt))?;
-    timer.setattr("daemon", true)?;
-    timer.call_method0("start").map(drop)
 }
 
 /// Runs `work` on a thread of its own while this one looks for signals and calls back. Returns what it returned, and what
@@ -162,7 +147,7 @@ fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match n_jobs {
         None => Ok(cores),
-        Some(0) => Err(PyValueError::new_err("n_jobs is 0: want a number of threads, or None for all cores")),
+        Some(0) => Err(wrong_value("n_jobs", "is 0: want a number of threads, or None for all cores")),
         // Many more threads than cores only cost memory.
         Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(4 * cores)),
         Some(jobs) => Ok(usize::try_from(cores as i64 + 1 + jobs).unwrap_or(1).max(1)),

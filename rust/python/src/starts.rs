@@ -45,10 +45,7 @@ pub(crate) fn residual_kmeans<'py>(
     let books = run(py, n_jobs, progress, |monitor| {
         let start =
             |x: &dyn Vectors| init::residual_kmeans(x, n_codebooks, n_codewords, selection, seed, monitor);
-        match &directions {
-            None => start(&*x),
-            Some(directions) => directions.relax(&start(&directions.stretched(&*x)?)?),
-        }
+        init::along(&*x, directions.as_ref(), start)
     })?;
     Ok(books.into_inner().into_pyarray(py))
 }

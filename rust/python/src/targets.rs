@@ -1,10 +1,10 @@
 //! What codewords are to add up to: vectors, or a `Target` that holds them and what of their approximations is given.
 
 use crate::arrays::Rows;
+use crate::errors::wrong_value;
 use compcodes::encode;
 use compcodes::vectors::{Subset, Vectors};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// Vectors (n, d) of whose approximations a part is given.
@@ -32,23 +32,22 @@ impl Target {
         rest: Option<PyReadonlyArray2<'_, f64>>,
     ) -> PyResult<Self> {
         let places = places.map(|places| {
-            let Some(base) = &base else { return Err(PyValueError::new_err("places name rows of no base")) };
+            let Some(base) = &base else { return Err(wrong_value("places", "name rows of no base")) };
             let rows = base.bind(py).len()?;
             let place = |&place: &i64| usize::try_from(place).ok().filter(|&place| place < rows);
             places
                 .as_array()
                 .iter()
                 .map(|given| {
-                    place(given).ok_or_else(|| {
-                        PyValueError::new_err(format!("places hold {given}: base has {rows} rows"))
-                    })
+                    place(given)
+                        .ok_or_else(|| wrong_value("places", format!("hold {given}: base has {rows} rows")))
                 })
                 .collect()
         });
         let rest = rest.map(|rest| {
             let rest = rest.as_array();
             if rest.ncols() != 2 {
-                return Err(PyValueError::new_err(format!("rest has {} columns: want 2", rest.ncols())));
+                return Err(wrong_value("rest", format!("has {} columns: want 2", rest.ncols())));
             }
             Ok(rest.outer_iter().map(|row| encode::Rest { norm: row[0], along: row[1] }).collect())
         });

@@ -2,7 +2,7 @@
 //! codebooks of all dimensions, the trunk, may come before them: the groups then approximate what it leaves.
 
 use super::{Codebooks, MAX_TOGETHER};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use ndarray::{Array2, ArrayView2};
 
 /// Which codebooks belong together, and the subspace that each group of them is in.
@@ -27,16 +27,18 @@ impl Grouping {
     pub fn new(members: Vec<usize>, sizes: Vec<usize>, basis: Array2<f32>) -> Result<Self> {
         let total = sizes.iter().try_fold(0usize, |total, &size| total.checked_add(size));
         if members.len() != sizes.len() || members.is_empty() || sizes.contains(&0) {
-            return Err(invalid!(
-                "groups have {members:?} codebooks and {sizes:?} dimensions: want as many, at least 1 each"
+            return Err(argument!(
+                "groups",
+                "have {members:?} codebooks and {sizes:?} dimensions: want as many, at least 1 each"
             ));
         }
         if let Some(&many) = members.iter().find(|&members| !(1..=MAX_TOGETHER).contains(members)) {
-            return Err(invalid!("a group has {many} codebooks: want 1 to {MAX_TOGETHER}"));
+            return Err(argument!("groups", "have one of {many} codebooks: want 1 to {MAX_TOGETHER}"));
         }
         if total != Some(basis.ncols()) || basis.nrows() < basis.ncols() {
-            return Err(invalid!(
-                "the basis has shape {:?}: want (d, Σ d_g), d at least the sum of {sizes:?}",
+            return Err(argument!(
+                "basis",
+                "has shape {:?}: want (d, Σ d_g), d at least the sum of {sizes:?}",
                 basis.dim()
             ));
         }
@@ -45,7 +47,7 @@ impl Grouping {
         let off = products.indexed_iter().map(|((i, j), p)| (p - f64::from(u8::from(i == j))).abs());
         if !off.fold(0.0, |most: f64, off| if off > most || off.is_nan() { off } else { most }).le(&ROUNDING)
         {
-            return Err(invalid!("the columns of the basis are not orthonormal"));
+            return Err(argument!("basis", "has columns that are not orthonormal"));
         }
         Ok(Self { trunk: 0, members, sizes, basis: basis.as_standard_layout().into_owned() })
     }
@@ -56,11 +58,12 @@ impl Grouping {
     /// More than 64 of them, or a basis that does not span all dimensions.
     pub fn with_trunk(self, trunk: usize) -> Result<Self> {
         if trunk > MAX_TOGETHER {
-            return Err(invalid!("the trunk has {trunk} codebooks: want at most {MAX_TOGETHER}"));
+            return Err(argument!("trunk", "has {trunk} codebooks: want at most {MAX_TOGETHER}"));
         }
         if trunk > 0 && self.basis.nrows() > self.basis.ncols() {
-            return Err(invalid!(
-                "the basis has shape {:?}: want all d columns beside a trunk",
+            return Err(argument!(
+                "basis",
+                "has shape {:?}: want all d columns beside a trunk",
                 self.basis.dim()
             ));
         }
@@ -98,8 +101,9 @@ impl Grouping {
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         let (m, d) = (self.trunk + self.members.iter().sum::<usize>(), self.basis.nrows());
         if (m, d) != (codebooks.n_codebooks(), codebooks.dim()) {
-            return Err(invalid!(
-                "groups are of {m} codebooks in {d} dimensions: want {} in {}",
+            return Err(argument!(
+                "groups",
+                "are of {m} codebooks in {d} dimensions: want {} in {}",
                 codebooks.n_codebooks(),
                 codebooks.dim()
             ));

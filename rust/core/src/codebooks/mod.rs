@@ -5,7 +5,7 @@ mod groups;
 mod selection;
 mod stretched;
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 pub use grouping::Grouping;
 pub use groups::Groups;
@@ -38,13 +38,19 @@ impl Codebooks {
     pub fn new(data: Array3<f32>) -> Result<Self> {
         let (m, k, d) = data.dim();
         if !(1..=MAX_CODEBOOKS).contains(&m) || !(1..=MAX_CODEWORDS).contains(&k) || d == 0 {
-            return Err(invalid!(
-                "codebooks have shape ({m}, {k}, {d}): want 1 to {MAX_CODEBOOKS} codebooks of 1 to {MAX_CODEWORDS} codewords of at least 1 dimension"
+            return Err(argument!(
+                "codebooks",
+                "have shape ({m}, {k}, {d}): want 1 to {MAX_CODEBOOKS} codebooks of 1 to {MAX_CODEWORDS} codewords of at least 1 dimension"
             ));
         }
         let data = data.as_standard_layout().into_owned();
         if let Some(at) = data.iter().position(|v| !v.is_finite()) {
-            return Err(invalid!("codebooks[{}, {}] holds NaN or an infinity", at / (k * d), at / d % k));
+            return Err(argument!(
+                "codebooks",
+                "[{}, {}] holds NaN or an infinity",
+                at / (k * d),
+                at / d % k
+            ));
         }
         let groups = Groups::of(data.view());
         Ok(Self { data, groups })
@@ -107,10 +113,10 @@ impl Codebooks {
         let (m, k, d) = self.view().dim();
         let mut books = self.as_slice().chunks_exact(k * d);
         if selection.is_shared() && books.any(|book| book != &self.as_slice()[..k * d]) {
-            return Err(invalid!("{} takes M equal codebooks; these differ", selection.name()));
+            return Err(argument!("selection", "{} takes M equal codebooks; these differ", selection.name()));
         }
         if selection == Selection::MCombination && k < m {
-            return Err(invalid!("m-combination chooses {m} different codewords of only {k}"));
+            return Err(argument!("selection", "m-combination chooses {m} different codewords of only {k}"));
         }
         Ok(())
     }
@@ -122,12 +128,12 @@ impl Codebooks {
     pub fn check_codes(&self, codes: ArrayView2<'_, u8>) -> Result<()> {
         let (m, k) = (self.n_codebooks(), self.n_codewords());
         if codes.ncols() != m {
-            return Err(invalid!("codes have {} columns, the model has {m} codebooks", codes.ncols()));
+            return Err(argument!("codes", "have {} columns, the model has {m} codebooks", codes.ncols()));
         }
         if k < MAX_CODEWORDS
             && let Some(((row, _), &code)) = codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= k)
         {
-            return Err(invalid!("codes row {row} names codeword {code}, the codebooks have {k}"));
+            return Err(argument!("codes", "row {row} names codeword {code}, the codebooks have {k}"));
         }
         Ok(())
     }

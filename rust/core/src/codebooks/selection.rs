@@ -1,6 +1,6 @@
 //! Which codewords a code may combine: the paper's schemes.
 
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument};
 
 /// How codewords may be chosen: the paper's schemes. With M = 1 all three are k-means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl std::str::FromStr for Selection {
     fn from_str(name: &str) -> Result<Self> {
         let found = Selection::ALL.into_iter().find(|selection| selection.name() == name);
         found.ok_or_else(|| {
-            invalid!("selection is {name:?}: want \"group\", \"m-selection\" or \"m-combination\"")
+            argument!("selection", "is {name:?}: want \"group\", \"m-selection\" or \"m-combination\"")
         })
     }
 }

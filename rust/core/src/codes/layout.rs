@@ -4,7 +4,7 @@
 //! number is odd, the upper half of the last of these lines is 0. Then comes a line for each column of bytes.
 
 use crate::codebooks::MAX_CODEBOOKS;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 
 /// Vectors in a block: the bytes of one AVX-512 register.
 pub const BLOCK: usize = 64;
@@ -91,7 +91,7 @@ impl Layout {
     pub(crate) fn check(self) -> Result<()> {
         let n_columns = self.n_columns();
         if !(1..=MAX_COLUMNS).contains(&n_columns) {
-            return Err(invalid!("{n_columns} codes per vector: want 1 to {MAX_COLUMNS}"));
+            return Err(argument!("n_columns", "is {n_columns}: want 1 to {MAX_COLUMNS}"));
         }
         Ok(())
     }

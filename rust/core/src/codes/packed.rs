@@ -16,7 +16,7 @@
 use crate::codes::layout::NIBBLE;
 pub use crate::codes::layout::{BLOCK, Layout, Line, MAX_COLUMNS};
 use crate::codes::memory::Lines;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 
@@ -155,11 +155,15 @@ impl PackedCodes {
     pub(crate) fn rewrite(&mut self, first: usize, codes: ArrayView2<'_, u8>) -> Result<()> {
         let layout = self.layout;
         if codes.ncols() != layout.n_columns() {
-            return Err(invalid!("codes have {} columns, want {}", codes.ncols(), layout.n_columns()));
+            return Err(argument!("codes", "have {} columns, want {}", codes.ncols(), layout.n_columns()));
         }
         let nibbles = codes.slice(s![.., ..layout.n_nibbles()]);
         if let Some(code) = nibbles.iter().find(|&&code| usize::from(code) >= NIBBLE) {
-            return Err(invalid!("code {code} does not fit half a byte: want 0 to {}", NIBBLE - 1));
+            return Err(argument!(
+                "codes",
+                "hold {code}, which does not fit half a byte: want 0 to {}",
+                NIBBLE - 1
+            ));
         }
         let (old_len, len) = (first, first + codes.nrows());
         assert!(first <= self.len && self.len <= len, "{first} to {len} of {}", self.len);

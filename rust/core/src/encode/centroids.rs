@@ -4,7 +4,7 @@
 use super::Loss;
 use super::lists::ListFinder;
 use crate::codebooks::Codebooks;
-use crate::error::{Error, Result, argument, invalid};
+use crate::error::{Error, Result, argument};
 use crate::monitor::Monitor;
 use crate::vectors::metric::Metric;
 use crate::vectors::unit::Unit;
@@ -36,13 +36,14 @@ impl Centroids {
     pub fn new(data: Array2<f32>) -> Result<Self> {
         let (n, d) = data.dim();
         if !(1..=MAX_LISTS).contains(&n) || d == 0 {
-            return Err(invalid!(
-                "centroids have shape ({n}, {d}): want 1 to {MAX_LISTS} of at least 1 dimension"
+            return Err(argument!(
+                "centroids",
+                "have shape ({n}, {d}): want 1 to {MAX_LISTS} of at least 1 dimension"
             ));
         }
         let data = data.as_standard_layout().into_owned();
         if let Some(at) = data.iter().position(|value| !value.is_finite()) {
-            return Err(invalid!("centroids[{}] holds NaN or an infinity", at / d));
+            return Err(argument!("centroids", "[{}] holds NaN or an infinity", at / d));
         }
         Ok(Self {
             data,
@@ -196,7 +197,7 @@ impl Centroids {
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         if self.dim() != codebooks.dim() {
             let (have, want) = (self.dim(), codebooks.dim());
-            return Err(invalid!("centroids have {have} dimensions, the codebooks have {want}"));
+            return Err(argument!("centroids", "have {have} dimensions, the codebooks have {want}"));
         }
         Ok(())
     }

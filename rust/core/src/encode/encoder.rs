@@ -8,7 +8,7 @@ use super::loss::Loss;
 use super::normalise::normalise;
 use super::space::Space;
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa};
 use crate::linalg::gemm::{Panels, Product, Tiles};
 use crate::vectors::basis::Directions;
@@ -72,8 +72,9 @@ impl Encoder {
     pub fn new(codebooks: &Codebooks, selection: Selection) -> Result<Self> {
         let (m, k, d) = codebooks.view().dim();
         if m > MAX_TOGETHER {
-            return Err(invalid!(
-                "{m} codebooks without groups: more than {MAX_TOGETHER} are encoded in groups or in subspaces"
+            return Err(argument!(
+                "codebooks",
+                "are too many, {m} codebooks without groups: more than {MAX_TOGETHER} are encoded in groups or in subspaces"
             ));
         }
         codebooks.check_selection(selection)?;

@@ -447,7 +447,8 @@ mod tests {
         let loss = Loss::inner_product(3.0).unwrap();
         let objective = Objective { loss, directions: Some(directions.clone()) };
         let codes = encoder(&books, &basis, &objective).encode(&x.view(), &()).unwrap();
-        let moved = directions.stretch_sums(x.mapv(f64::from)).unwrap().mapv(|x| x as f32);
+        let mut moved = x.clone();
+        directions.stretched(&x.view()).unwrap().read(0, moved.as_slice_mut().expect("fresh"));
         let plain = encoder(&stretched, &basis, &loss.into()).encode(&moved.view(), &()).unwrap();
         let differ = codes.outer_iter().zip(plain.outer_iter()).filter(|(a, b)| a != b).count();
         assert!(differ <= 2, "{differ} codes differ, of rounding");

@@ -2,7 +2,7 @@
 
 use super::target::Row;
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 
 /// The loss of one vector x with residual r = x − x̄: ‖r‖² + (η − 1)⟨r, x/‖x‖⟩².
 ///
@@ -24,7 +24,7 @@ impl Loss {
     /// `eta` is below 1 or not finite.
     pub fn inner_product(eta: f64) -> Result<Self> {
         if !(eta >= 1.0 && eta.is_finite()) {
-            return Err(invalid!("eta is {eta}: want a finite number of at least 1"));
+            return Err(argument!("eta", "is {eta}: want a finite number of at least 1"));
         }
         Ok(Self { eta })
     }

@@ -1,6 +1,6 @@
 //! Rotations: products of vectors with the columns of a matrix, for codebooks that lie in subspaces.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa};
 use crate::linalg::gemm::{Panels, Product, Tiles};
 use crate::monitor::Monitor;
@@ -69,8 +69,9 @@ impl Rotation {
                         to.copy_from_slice(&from[..width]);
                         if !to.iter().all(|value| value.is_finite()) {
                             let row = first + i * CHUNK + r;
-                            return Err(invalid!(
-                                "{what} row {row} holds values too large for groups of codebooks in float32: scale it down"
+                            return Err(argument!(
+                                what,
+                                "row {row} holds values too large for groups of codebooks in float32: scale it down"
                             ));
                         }
                     }

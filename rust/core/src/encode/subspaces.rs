@@ -6,7 +6,7 @@ use super::rotation::Rotation;
 use super::target::{Rows, Target};
 use super::{Encode, Improved, Loss, errors};
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa};
 use crate::linalg::gemm::{Product, Tiles};
 use crate::monitor::{Counter, Monitor};
@@ -50,12 +50,17 @@ impl SubspaceEncoder {
         let width: usize = words.iter().map(Array2::ncols).sum();
         let dim = rotation.map_or(width, |rotation| rotation.nrows());
         if rotation.is_some_and(|rotation| rotation.ncols() != width) {
-            return Err(invalid!("rotation has shape {:?}: want (d, {width})", rotation.map(|r| r.dim())));
+            return Err(argument!(
+                "rotation",
+                "has shape {:?}: want (d, {width})",
+                rotation.map(|r| r.dim())
+            ));
         }
         let sizes = |words: &Array2<f32>| words.ncols() > 0 && (1..=MAX_CODEWORDS).contains(&words.nrows());
         if dim == 0 || !words.iter().all(sizes) {
-            return Err(invalid!(
-                "words have no codewords, no dimensions, or more than {MAX_CODEWORDS} codewords"
+            return Err(argument!(
+                "words",
+                "have no codewords, no dimensions, or more than {MAX_CODEWORDS} codewords"
             ));
         }
         let codebooks = in_space(words, rotation)?;

@@ -1,6 +1,6 @@
 //! What the codewords of a vector are to add up to, where part of its approximation is given.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::vectors::basis::{Directions, Stretched};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::ArrayView2;
@@ -63,7 +63,7 @@ impl Target<'_> {
         let is_valid = |rest: &Rest| rest.along.is_finite() && rest.norm >= 0.0 && rest.norm.is_finite();
         match rest.iter().position(|rest| !is_valid(rest)) {
             Some(row) => {
-                Err(invalid!("rest row {row} is {:?}: want finite numbers, no norm below 0", rest[row]))
+                Err(argument!("rest", "row {row} is {:?}: want finite numbers, no norm below 0", rest[row]))
             }
             None => Ok(()),
         }
@@ -76,11 +76,11 @@ pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<(
 }
 
 /// Refuses other than a row of `what` for each of `x`.
-fn check_rows_of(what: &str, rows: usize, x: &dyn Vectors) -> Result<()> {
+fn check_rows_of(what: &'static str, rows: usize, x: &dyn Vectors) -> Result<()> {
     if rows == x.n() {
         return Ok(());
     }
-    Err(invalid!("{what} have {rows} rows, X has {}", x.n()))
+    Err(argument!(what, "have {rows} rows, X has {}", x.n()))
 }
 
 /// A target as [`Directions`] stretch it.
@@ -94,7 +94,7 @@ impl<'a> StretchedTarget<'a> {
     /// Another d, or a target that is part of longer vectors.
     pub(super) fn new(directions: &'a Directions, target: &Target<'a>) -> Result<Self> {
         if target.rest.is_some() {
-            return Err(invalid!("directions stretch whole vectors: these are part of longer ones"));
+            return Err(argument!("directions", "stretch whole vectors: these are part of longer ones"));
         }
         let base = target.base.map(|base| directions.stretched(base)).transpose()?;
         Ok(Self { x: directions.stretched(target.x)?, base })

@@ -6,7 +6,7 @@ use super::filter::Allowed;
 use super::ids::{ascend, unique};
 use super::whole::Whole;
 use super::{Index, Reach, Within};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
 use crate::search::rerank::rerank;
@@ -134,8 +134,9 @@ impl Candidates {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         if vectors.n() != self.ids.len() {
-            return Err(invalid!(
-                "rerank has {} rows for {} ids: want one for each",
+            return Err(argument!(
+                "rerank",
+                "has {} rows for {} ids: want one for each",
                 vectors.n(),
                 self.ids.len()
             ));
@@ -158,7 +159,12 @@ impl Candidates {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         if ids.len() != vectors.n() {
-            return Err(invalid!("rerank_ids has {} entries for {} rows of rerank", ids.len(), vectors.n()));
+            return Err(argument!(
+                "rerank_ids",
+                "has {} entries for {} rows of rerank",
+                ids.len(),
+                vectors.n()
+            ));
         }
         let rows = rows_of(&self.ids, ids)?;
         self.rerank(queries, &Subset::new(vectors, &rows), k, monitor).map_err(|error| match error {
@@ -191,7 +197,7 @@ pub fn rows_of(wanted: &[i64], ids: &[i64]) -> Result<Vec<usize>> {
         wanted.iter().map(row).collect()
     };
     match found.iter().position(Option::is_none) {
-        Some(at) => Err(invalid!("rerank_ids lacks {}, the id of a candidate", wanted[at])),
+        Some(at) => Err(argument!("rerank_ids", "lacks {}, the id of a candidate", wanted[at])),
         None => Ok(found.into_iter().flatten().collect()),
     }
 }

@@ -14,7 +14,7 @@ use super::filter::Allowed;
 use super::queries::Scored;
 use super::whole::Whole;
 use super::{Index, Reach, Within};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
 use crate::search::rerank::rerank;
@@ -70,7 +70,10 @@ impl Whole<'_> {
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
         if !self.one().settings.residuals {
-            return Err(invalid!("the index keeps no residuals, without which nothing can be certified"));
+            return Err(argument!(
+                "certify",
+                "cannot be: the index keeps no residuals, without which nothing can be certified"
+            ));
         }
         let mut unit = queries.as_standard_layout().into_owned();
         unit.outer_iter_mut().for_each(|mut query| normalise(query.as_slice_mut().expect("standard layout")));

@@ -18,7 +18,8 @@ impl Index {
     /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
     ///
     /// # Errors
-    /// Another d, a row that is not finite, ids that do not fit, or a cancelling monitor; nothing is added then.
+    /// Another d, a row that is not finite or, for Euclidean distances, whose square is beyond f32; ids that do not fit; or
+    /// a cancelling monitor. Nothing is added then.
     pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
         let change = self.prepare_add(x, ids, monitor)?;
         self.apply(change).map(drop)

@@ -196,3 +196,29 @@ fn ranges_of_ids_have_any_bounds_and_steps() {
     assert!(index.allow_range(0..=5, 0, &()).is_err());
     assert!(index.allow_ids(&[1], &|_, _| false).is_err());
 }
+
+#[test]
+fn vectors_whose_square_is_beyond_f32_are_refused_for_euclidean_distances() {
+    let mut x = vectors(40);
+    let fitting = x.clone();
+    x.row_mut(31).fill(1e20);
+    x.row_mut(33).fill(2e19);
+    for metric in [Metric::Euclidean, Metric::InnerProduct] {
+        let mut index = Index::with(model(), Settings { metric, ..Settings::default() }).unwrap();
+        index.add(&fitting.view(), None, &()).unwrap();
+        let ids: Vec<i64> = (0..40).collect();
+        let errors = [index.add(&x.view(), None, &()), index.update(&x.view(), &ids, &())];
+        for error in errors {
+            if metric == Metric::InnerProduct {
+                error.unwrap();
+                continue;
+            }
+            let error = error.unwrap_err();
+            assert!(matches!(&error, crate::Error::Argument { name: "X", .. }), "{error}");
+            assert_eq!(
+                error.to_string(),
+                "X row 31 is too large: its square is beyond float32; scale the vectors down"
+            );
+        }
+    }
+}

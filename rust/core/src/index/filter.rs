@@ -4,7 +4,7 @@ use super::Index;
 use super::among::Among;
 use super::part::Part;
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::{Each, Sets};
 use ndarray::ArrayView2;
@@ -71,13 +71,13 @@ impl Allowed {
     pub fn and(self, other: Self) -> Result<Self> {
         let bits = match (self.bits, other.bits) {
             (Some(a), Some(b)) if a.len() != b.len() => {
-                return Err(invalid!("filters are of indexes of different sizes"));
+                return Err(argument!("other", "is of an index of another size"));
             }
             (Some(a), Some(b)) => Some(a.into_iter().zip(b).map(|(a, b)| a & b).collect()),
             (a, b) => a.or(b),
         };
         if self.only.is_some() && other.only.is_some() || self.except.is_some() && other.except.is_some() {
-            return Err(invalid!("each query has two sets of one kind: give one"));
+            return Err(argument!("other", "has sets of the same kind, too, for each query: give one"));
         }
         Ok(Self { bits, only: self.only.or(other.only), except: self.except.or(other.except) })
     }
@@ -174,7 +174,7 @@ impl Index {
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
-            0 => Err(invalid!("the step of the range is 0: want at least 1")),
+            0 => Err(argument!("step", "is 0: want at least 1")),
             1 => self.allow(|id| (first..=last).contains(&id), monitor),
             _ => self
                 .allow(|id| (first..=last).contains(&id) && id.abs_diff(first).is_multiple_of(step), monitor),
@@ -187,8 +187,9 @@ impl Index {
     /// The mask has another length than the index, or a cancelling monitor.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
-            return Err(invalid!(
-                "filter has {} entries, the index holds {} vectors",
+            return Err(argument!(
+                "filter",
+                "has {} entries, the index holds {} vectors",
                 mask.len(),
                 self.len()
             ));
@@ -291,7 +292,7 @@ pub(super) fn each_of(
     n_words: usize,
 ) -> Result<Allowed> {
     if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() != Some(&n) {
-        return Err(invalid!("starts of sets: want ascending ones, from 0 to {n}"));
+        return Err(argument!("starts", "of sets do not fit: want ascending ones, from 0 to {n}"));
     }
     let all_words = n_words * (starts.len() - 1);
     // Marks take less memory than long lists, and need not be sorted: to sort a position takes longer than to clear

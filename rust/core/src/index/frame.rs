@@ -5,12 +5,13 @@
 //! It follows from the codebooks. (Means would do as well, but for a few codewords that are far larger than the others.)
 
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::model::{Centroids, Model};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::tables::TableBuilder;
 use crate::vectors::metric::{Metric, squared_norm};
+use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, Array3, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 
@@ -131,10 +132,39 @@ impl Frame {
             counter.add(numbers.len() as u64).map(|()| None)
         });
         match refused.collect::<Result<Vec<_>>>()?.into_iter().flatten().min() {
-            Some(row) => Err(invalid!(
+            Some(row) => Err(argument!(
+                "codes",
                 "row {row} is too large: the square of its approximation is beyond float32; scale the vectors down"
             )),
             None => Ok(numbers),
+        }
+    }
+
+    /// Refuses vectors whose squared distance from the centre is beyond f32: exact distances to them would be, too.
+    ///
+    /// # Errors
+    /// There is one, the first is named; a row is not finite; or a cancelling monitor.
+    pub(super) fn check_vectors(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<()> {
+        check_dim(x, "X", self.center.len())?;
+        let counter = Counter::new(monitor, x.n() as u64);
+        let rows = parallel::rows(CHUNK);
+        let refused = (0..x.n().div_ceil(rows)).into_par_iter().map(|chunk| {
+            let mut vector = vec![0.0; x.dim()];
+            let chunk = chunk * rows..((chunk + 1) * rows).min(x.n());
+            for row in chunk.clone() {
+                read_finite(x, "X", row, &mut vector)?;
+                if !(self.squared_distance(&vector) as f32).is_finite() {
+                    return Ok(Some(row));
+                }
+            }
+            counter.add(chunk.len() as u64).map(|()| None)
+        });
+        match refused.collect::<Result<Vec<_>>>()?.into_iter().flatten().min() {
+            Some(row) => Err(argument!(
+                "X",
+                "row {row} is too large: its square is beyond float32; scale the vectors down"
+            )),
+            None => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::among::Among;
 use super::given::{CHUNK, Given};
 use super::keys::{Keys, NewKeys};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument, invalid};
 use crate::monitor::{Counter, Monitor};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ impl FromStr for Order {
         let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
         found
             .map(|(order, _)| order)
-            .ok_or_else(|| invalid!("order is {name:?}: want \"added\", \"removed\" or \"mixed\""))
+            .ok_or_else(|| argument!("order", "is {name:?}: want \"added\", \"removed\" or \"mixed\""))
     }
 }
 
@@ -195,7 +195,10 @@ impl Ids {
     /// The ids of `n` more: those given, or the numbers that follow all that there ever were.
     pub(super) fn added(&self, n: usize, given: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Added> {
         if self.keys.is_some() && n > 0 {
-            return Err(invalid!("the vectors of this index have keys: give one for each, and no ids"));
+            return Err(argument!(
+                "ids",
+                "are not keys: the vectors of this index have keys: give one for each, and no ids"
+            ));
         }
         self.checked(n, given.map(<[i64]>::to_vec), monitor)
     }
@@ -208,7 +211,10 @@ impl Ids {
                 return Ok(Added { order: other.order, ..self.added_keyed(&keys, monitor)? });
             }
             (None, None) => self.added(other.len(), other.all().as_deref(), monitor)?,
-            _ => return Err(invalid!("one of the indexes has keys, the other has not")),
+            _ => {
+                let problem = "does not fit: one of the indexes has keys, the other has not";
+                return Err(argument!("other", "{problem}"));
+            }
         };
         let next = other.given().map_or(0, |_| other.next);
         Ok(Added { order: other.order, next, ..added })
@@ -227,7 +233,9 @@ impl Ids {
             return Ok(added(Some(given)));
         }
         let last = self.next.checked_add(n as u64).filter(|&last| last <= MOST);
-        let last = last.ok_or_else(|| invalid!("no ids are left above the largest: give ids"))?;
+        let last = last.ok_or_else(|| {
+            argument!("ids", "are not given, and no ids are left above the largest: give ids")
+        })?;
         Ok(added(match self.numbers {
             Numbers::Positions(_) => None,
             Numbers::Given(_) => Some((self.next..last).map(|id| id as i64).collect()),
@@ -287,10 +295,14 @@ impl Ids {
 
     fn check(&self, ids: &[i64], n: usize, monitor: &dyn Monitor) -> Result<()> {
         if ids.len() != n {
-            return Err(invalid!("ids has {} entries for {n} vectors", ids.len()));
+            return Err(argument!("ids", "has {} entries for {n} vectors", ids.len()));
         }
         if let Some(row) = ids.iter().position(|&id| id < 0) {
-            return Err(invalid!("ids[{row}] is {}: want at least 0 (−1 marks a missing result)", ids[row]));
+            return Err(argument!(
+                "ids",
+                "[{row}] is {}: want at least 0 (−1 marks a missing result)",
+                ids[row]
+            ));
         }
         unique("ids", ids)?;
         monitor.report(0, n as u64)?;
@@ -307,7 +319,7 @@ impl Ids {
             }
         };
         match taken {
-            Some(id) => Err(invalid!("ids holds {id}, which the index has already")),
+            Some(id) => Err(argument!("ids", "holds {id}, which the index has already")),
             None => Ok(()),
         }
     }
@@ -359,7 +371,7 @@ impl Ids {
                 2 => ", nor 1 other of these".to_owned(),
                 _ => format!(", nor {} others of these", missing - 1),
             };
-            return Err(invalid!("the index has no id {}{more}", ids[first]));
+            return Err(argument!("ids", "hold {id}, and the index has no id {id}{more}", id = ids[first]));
         }
         Ok(found.into_iter().flatten().collect())
     }
@@ -389,7 +401,7 @@ fn largest(ids: &[i64]) -> i64 {
 }
 
 fn no_keys() -> Error {
-    invalid!("the vectors of this index have ids, no keys")
+    argument!("ids", "are keys: the vectors of this index have ids, no keys")
 }
 
 /// The number after the largest id.
@@ -401,14 +413,14 @@ pub(super) fn ascend(ids: &[i64]) -> bool {
 }
 
 /// Refuses ids of which one is there twice.
-pub(super) fn unique(name: &str, ids: &[i64]) -> Result<()> {
+pub(super) fn unique(name: &'static str, ids: &[i64]) -> Result<()> {
     if ascend(ids) {
         return Ok(());
     }
     let mut sorted = ids.to_vec();
     sorted.par_sort_unstable();
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(invalid!("{name} holds {} twice", pair[0])),
+        Some(pair) => Err(argument!(name, "holds {} twice", pair[0])),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 //! All strings lie in one text, so that a key takes its bytes and some twenty more. A table of positions, by the hash of
 //! their keys, finds them: open addressing, at most half full.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use ahash::RandomState;
 use std::iter;
 
@@ -84,7 +84,7 @@ impl Keys {
         let total = self.len() + texts.len();
         Table::with_room(texts.len())?.insert_all(&texts, 0)?;
         if let Some(key) = texts.iter().find(|key| self.position(key).is_some()) {
-            return Err(invalid!("ids holds {}, which the index has already", shown(key)));
+            return Err(argument!("ids", "holds {}, which the index has already", shown(key)));
         }
         if self.table.has_room(total) {
             return Ok(NewKeys { texts, grown: None });
@@ -249,7 +249,7 @@ impl Table {
                         break;
                     }
                     Some(other) if texts.at(other) == key => {
-                        return Err(invalid!("ids holds {} twice", shown(key)));
+                        return Err(argument!("ids", "holds {} twice", shown(key)));
                     }
                     _ => {}
                 }

@@ -29,7 +29,7 @@ mod whole;
 use crate::codes::packed::{Layout, PackedCodes, PackedView};
 use crate::codes::store::Store;
 use crate::encode::Encode;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::model::Model;
 use crate::monitor::Monitor;
 pub use candidates::{Candidates, rows_of};
@@ -306,7 +306,10 @@ impl Index {
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
         let found = self.find_keys(keys)?;
         match found.iter().position(Option::is_none) {
-            Some(at) => Err(invalid!("the index has no key {}", shown(keys[at].as_ref()))),
+            Some(at) => Err({
+                let key = shown(keys[at].as_ref());
+                argument!("ids", "hold {key}, and the index has no key {key}")
+            }),
             None => Ok(found.into_iter().flatten().collect()),
         }
     }

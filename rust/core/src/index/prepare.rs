@@ -6,10 +6,11 @@ use super::ids::{self, Added};
 use super::prepared::{Change, Kept, Kind, Laid, Place};
 use super::side::Side;
 use crate::codes::packed::{PackedCodes, PackedView};
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::model::checked_lists;
 use crate::monitor::Monitor;
-use crate::vectors::Vectors;
+use crate::vectors::metric::Metric;
+use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use rayon::prelude::*;
 
@@ -49,7 +50,7 @@ impl Index {
         let (codes, lists, side) = self.encoded(x, monitor)?;
         self.check(codes.view(), side.as_deref())?;
         let done = Done { monitor, total: x.n() as u64 };
-        self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
+        self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done).map_err(of_vectors)
     }
 
     /// What [`add_codes`](Self::add_codes) does, but for the last step.
@@ -128,7 +129,7 @@ impl Index {
             || !self.model.is_divided_like(&other.model)
             || other.settings != self.settings
         {
-            return Err(invalid!("the indexes have different models or settings"));
+            return Err(argument!("other", "and the index have different models or settings"));
         }
         let copy = other.unmapped()?;
         let mut all = copy.as_ref().map_or_else(|| other.packed.view(), PackedCodes::view).unpack();
@@ -149,7 +150,7 @@ impl Index {
             _ => None,
         };
         let codes = all.slice(s![.., ..self.n_codes()]);
-        let ids = self.ids.merged(&other.ids, monitor)?;
+        let ids = self.ids.merged(&other.ids, monitor).map_err(|error| error.renamed("ids", "other"))?;
         self.append(codes, other.lists().as_deref(), ids, side.as_deref(), monitor)
     }
 
@@ -181,6 +182,7 @@ impl Index {
         let (codes, lists, side) = self.encoded(x, monitor)?;
         let done = Done { monitor, total: x.n() as u64 };
         self.prepare_update_codes_in(codes.view(), lists.as_deref(), ids, side.as_deref(), &done)
+            .map_err(of_vectors)
     }
 
     /// As [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings ask for beside them: see
@@ -225,6 +227,18 @@ impl Index {
         Ok(Change { state: self.state, n: ids.len(), kind: Kind::Replace { positions, laid } })
     }
 
+    /// Refuses vectors (n, d) that [`add`](Self::add) refuses whatever their codes are.
+    ///
+    /// # Errors
+    /// Another d; for [`Metric::Euclidean`] a row that is not finite, or whose square is beyond f32; or a cancelling
+    /// monitor.
+    pub fn check_vectors(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<()> {
+        match self.settings.metric {
+            Metric::Euclidean => self.frame.check_vectors(x, monitor),
+            _ => check_dim(x, "X", self.model.codebooks.dim()),
+        }
+    }
+
     /// The codes of `x`, their lists, and what the settings ask for beside them.
     fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Encoded> {
         let lists = match &self.model.centroids {
@@ -236,6 +250,7 @@ impl Index {
         };
         let codes = self.model.encode_with(self.encoder()?, x, lists.as_deref(), monitor)?;
         let done = Done { monitor, total: x.n() as u64 };
+        self.check_vectors(x, &done)?;
         let side = match self.side {
             Side::Scale => Some(self.model.scales_in(x, codes.view(), lists.as_deref(), &done)?),
             Side::ResidualNorm => Some(self.model.residuals_in(x, codes.view(), lists.as_deref(), &done)?),
@@ -370,7 +385,12 @@ impl Index {
 }
 
 fn check_number(ids: usize, n: usize) -> Result<()> {
-    if ids == n { Ok(()) } else { Err(invalid!("ids has {ids} entries for {n} vectors")) }
+    if ids == n { Ok(()) } else { Err(argument!("ids", "has {ids} entries for {n} vectors")) }
+}
+
+/// An error about codes that are those of `X`.
+fn of_vectors(error: Error) -> Error {
+    error.renamed("codes", "X")
 }
 
 /// The vectors at `positions` alone, in that order.

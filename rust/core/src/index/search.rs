@@ -9,7 +9,7 @@ use super::side::Side;
 use super::whole::Whole;
 use super::{Index, Order};
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::Monitor;
 use crate::scan::tables::Tables;
 use crate::scan::{Adjust, Hits, Levels, Measure, Segment};
@@ -106,15 +106,17 @@ impl Index {
     /// Refuses vectors that cannot be those of the index in its order, or may not be.
     pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
         if self.order() == Order::Mixed {
-            return Err(invalid!(
-                "vectors were added after others were removed, or under ids that do not ascend by an older version: \
+            return Err(argument!(
+                "rerank",
+                "needs rerank_ids here: vectors were added after others were removed, or under ids that do not ascend by an older version: \
                  rows of rerank might be taken for those of other vectors. Name them: rerank_ids, an id for each row, \
                  which are the index's own ids if the rows are in that order"
             ));
         }
         if vectors.n() != self.len() {
-            return Err(invalid!(
-                "rerank has {} rows, the index holds {} vectors: want a row for each of its ids, in their order",
+            return Err(argument!(
+                "rerank",
+                "has {} rows, the index holds {} vectors: want a row for each of its ids, in their order",
                 vectors.n(),
                 self.len()
             ));

@@ -12,7 +12,7 @@
 //! vectors that the bounds leave over.
 
 use super::settings::Settings;
-use crate::error::{Result, argument, invalid};
+use crate::error::{Result, argument};
 use crate::vectors::metric::Metric;
 
 /// What is kept of each vector beside its code.
@@ -66,14 +66,15 @@ impl Side {
         match (self, numbers) {
             (Side::Scale | Side::ResidualNorm, Some(numbers)) => {
                 if numbers.len() != n || numbers.iter().any(|number| !number.is_finite()) {
-                    return Err(invalid!("{name} have {} entries: want {n} finite numbers", numbers.len()));
+                    return Err(argument!(name, "have {} entries: want {n} finite numbers", numbers.len()));
                 }
                 Ok(())
             }
-            (_, Some(_)) => Err(invalid!("scales are given, but the index keeps none")),
-            (Side::ResidualNorm, None) => {
-                Err(invalid!("the index keeps residuals, which codes alone do not tell: add the vectors"))
-            }
+            (_, Some(_)) => Err(argument!("scales", "are given, but the index keeps none")),
+            (Side::ResidualNorm, None) => Err(argument!(
+                "codes",
+                "are not enough: the index keeps residuals, which codes alone do not tell: add the vectors"
+            )),
             (_, None) => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use super::measure::{self, Exact};
 use super::part::Part;
 use super::probing::{Lists, Reach, Within};
 use super::queries::{BATCH, Scored, beyond, check_finite};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::Isa;
 use crate::monitor::{Counter, Monitor};
 use crate::scan::tables::Tables;
@@ -186,7 +186,10 @@ impl<'a> Whole<'a> {
     ) -> Result<(Vec<usize>, Vec<u64>, Vec<f32>)> {
         if floors.len() != queries.nrows() || floors.iter().any(|floor| !floor.is_finite()) {
             let (have, want) = (floors.len(), queries.nrows());
-            return Err(invalid!("score has {have} entries: want {want} finite ones, one for each query"));
+            return Err(argument!(
+                "score",
+                "has {have} entries: want {want} finite ones, one for each query"
+            ));
         }
         let (mut starts, mut positions, mut scores) = (vec![0], Vec::new(), Vec::new());
         let each = |first: usize, scan: Scan<'_>| {
@@ -194,8 +197,9 @@ impl<'a> Whole<'a> {
             let found = scan::above(&scan.segments, scan.of, scan.tables, floors, scan.isa, scan.monitor)?;
             let count = positions.len() + found.iter().map(Vec::len).sum::<usize>();
             if count > scan::topk::MOST {
-                return Err(invalid!(
-                    "score lets through more than {} results: want a higher one",
+                return Err(argument!(
+                    "score",
+                    "lets through more than {} results: want a higher one",
                     scan::topk::MOST
                 ));
             }
@@ -231,7 +235,7 @@ impl<'a> Whole<'a> {
             && bits.len() != n_words
         {
             let (words, n) = (bits.len(), self.len());
-            return Err(invalid!("allowed has {words} words of 64 vectors, the index holds {n}"));
+            return Err(argument!("allowed", "has {words} words of 64 vectors, the index holds {n}"));
         }
         let (one, n) = (self.one(), self.len());
         if one.partition.is_some() {

@@ -2,7 +2,7 @@
 
 use super::{Model, checked_lists};
 use crate::encode::{Target, error_bounds};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::metric::{Metric, squared_norm};
 use crate::vectors::{Vectors, check_dim, read_finite};
@@ -103,7 +103,11 @@ impl Model {
         let up = |(row, &bound): (usize, &f64)| {
             let nearest = bound as f32;
             let up = if f64::from(nearest) < bound { nearest.next_up() } else { nearest };
-            if up.is_finite() { Ok(up) } else { Err(invalid!("X[{row}] is too far from its approximation")) }
+            if up.is_finite() {
+                Ok(up)
+            } else {
+                Err(argument!("X", "[{row}] is too far from its approximation"))
+            }
         };
         bounds.iter().enumerate().map(up).collect()
     }

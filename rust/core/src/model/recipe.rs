@@ -2,7 +2,7 @@
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::encode::{Encoding, Loss, Start};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::model::{Grouping, Subspaces};
 use crate::vectors::basis::Directions;
 use crate::vectors::metric::Metric;
@@ -69,8 +69,9 @@ impl Recipe {
         }
         match &self.structure {
             Structure::Free => Ok(()),
-            Structure::Signs if codebooks.n_codewords() != MAX_CODEWORDS => Err(invalid!(
-                "codebooks have {} codewords: signs of eight directions make {MAX_CODEWORDS}",
+            Structure::Signs if codebooks.n_codewords() != MAX_CODEWORDS => Err(argument!(
+                "codebooks",
+                "have {} codewords: signs of eight directions make {MAX_CODEWORDS}",
                 codebooks.n_codewords()
             )),
             Structure::Signs => Ok(()),

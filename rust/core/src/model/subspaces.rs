@@ -2,7 +2,7 @@
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::encode::SubspaceEncoder;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use ndarray::{Array2, ArrayView2, s};
 
 /// Which subspace each codebook is in.
@@ -21,14 +21,14 @@ impl Subspaces {
     pub fn new(sizes: Vec<usize>, basis: Option<Array2<f32>>) -> Result<Self> {
         let total = sizes.iter().try_fold(0usize, |total, &size| total.checked_add(size));
         let (false, Some(total)) = (sizes.contains(&0), total) else {
-            return Err(invalid!("subspaces have {sizes:?} dimensions: want at least 1 each"));
+            return Err(argument!("subspaces", "have {sizes:?} dimensions: want at least 1 each"));
         };
         if let Some(basis) = &basis {
             if basis.ncols() != total || basis.nrows() == 0 {
-                return Err(invalid!("the basis has shape {:?}: want (d, {total})", basis.dim()));
+                return Err(argument!("basis", "has shape {:?}: want (d, {total})", basis.dim()));
             }
             if basis.iter().any(|value| !value.is_finite()) {
-                return Err(invalid!("the basis holds NaN or an infinity"));
+                return Err(argument!("basis", "holds NaN or an infinity"));
             }
         }
         Ok(Self { sizes, basis: basis.map(|basis| basis.as_standard_layout().into_owned()) })
@@ -54,8 +54,9 @@ impl Subspaces {
         let total: usize = self.sizes.iter().sum();
         let dim = self.basis.as_ref().map_or(total, |basis| basis.nrows());
         if (self.sizes.len(), dim) != (codebooks.n_codebooks(), codebooks.dim()) {
-            return Err(invalid!(
-                "subspaces are {} in {dim} dimensions: want {} in {}",
+            return Err(argument!(
+                "subspaces",
+                "are {} in {dim} dimensions: want {} in {}",
                 self.sizes.len(),
                 codebooks.n_codebooks(),
                 codebooks.dim()

@@ -9,7 +9,7 @@
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{Layout, MAX_COLUMNS};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, argument, invalid};
 use crate::isa::Isa;
 use ndarray::{ArrayView2, ArrayView3};
 use rayon::prelude::*;
@@ -74,8 +74,9 @@ impl Tables {
     pub fn from_array(tables: ArrayView3<'_, f32>) -> Result<Self> {
         let (n_queries, n_tables, n_codewords) = tables.dim();
         if !(1..=MAX_COLUMNS).contains(&n_tables) || !(1..=MAX_CODEWORDS).contains(&n_codewords) {
-            return Err(invalid!(
-                "tables have shape ({n_queries}, {n_tables}, {n_codewords}): want 1 to {MAX_COLUMNS} tables of 1 to {MAX_CODEWORDS} entries"
+            return Err(argument!(
+                "tables",
+                "have shape ({n_queries}, {n_tables}, {n_codewords}): want 1 to {MAX_COLUMNS} tables of 1 to {MAX_CODEWORDS} entries"
             ));
         }
         let width = MAX_CODEWORDS;
@@ -217,7 +218,12 @@ impl TableBuilder {
 
     fn tables_of(&self, queries: ArrayView2<'_, f32>, width: usize, isa: Isa) -> Result<Tables> {
         if queries.ncols() != self.dim {
-            return Err(invalid!("queries have {} dimensions, the model has {}", queries.ncols(), self.dim));
+            return Err(argument!(
+                "queries",
+                "have {} dimensions, the model has {}",
+                queries.ncols(),
+                self.dim
+            ));
         }
         let queries = queries.as_standard_layout();
         let rows = queries.as_slice().expect("standard layout");

@@ -4,7 +4,7 @@
 //! the position in the lower half, reversed. Larger keys are better, "score descending, ties to the lower position"
 //! is plain integer order, and no two candidates are equal: the k best are the same in whatever order they come.
 
-use crate::error::{Error, Result, argument, invalid};
+use crate::error::{Error, Result, argument};
 use ndarray::Array2;
 
 /// Score and position of a candidate as one integer.
@@ -162,7 +162,7 @@ impl Hits {
     }
 
     fn too_many(n_queries: usize, k: usize) -> Error {
-        invalid!("k is {k}: {n_queries} · k results are more than can be held")
+        argument!("k", "is {k}: {n_queries} · k results are more than can be held")
     }
 
     /// Room for `k` results of each query among `n` vectors, none found yet: −∞ and −1.

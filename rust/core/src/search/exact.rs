@@ -9,7 +9,7 @@ use super::margin::{Margin, Rounding, UNBOUNDED};
 use super::scaled::{Chunk, Inputs, centre, largest, longer, power};
 use super::scored;
 use super::shortlist::{Candidate, Shortlist};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::linalg::gemm::{Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
@@ -47,10 +47,10 @@ pub fn search(
     let d = x.dim();
     check_dim(queries, "queries", d)?;
     if d == 0 {
-        return Err(invalid!("X has 0 dimensions: want at least 1"));
+        return Err(argument!("X", "has 0 dimensions: want at least 1"));
     }
     if u32::try_from(x.n()).is_err() {
-        return Err(invalid!("X has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
+        return Err(argument!("X", "has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
     }
     let inputs = Inputs { x, queries, metric, isa: Isa::current()?, centre: centre(x, metric) };
     let mut hits = Hits::none(queries.n(), k, x.n())?;

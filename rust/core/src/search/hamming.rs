@@ -1,6 +1,6 @@
 //! Searching bit strings by Hamming distance.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::Hits;
@@ -20,7 +20,7 @@ pub fn search(
 ) -> Result<Hits> {
     let (n, bytes) = codes.dim();
     if queries.ncols() != bytes {
-        return Err(invalid!("queries have {} bytes, the codes have {bytes}", queries.ncols()));
+        return Err(argument!("queries", "have {} bytes, the codes have {bytes}", queries.ncols()));
     }
     let isa = Isa::current()?;
     let mut hits = Hits::none(queries.nrows(), k, n)?;

@@ -1,6 +1,6 @@
 //! Exact scores for the few candidates that a scan returns.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::scan::Hits;
@@ -226,10 +226,14 @@ pub fn rerank(
 ) -> Result<Hits> {
     let reranker = Reranker::new(queries, vectors, metric)?;
     if queries.nrows() != positions.nrows() {
-        return Err(invalid!("queries have {} rows, positions {}", queries.nrows(), positions.nrows()));
+        return Err(argument!("queries", "have {} rows, positions {}", queries.nrows(), positions.nrows()));
     }
     if let Some(position) = positions.iter().find(|&&p| p >= vectors.n() as i64) {
-        return Err(invalid!("rerank has {} rows; position {position} is among the candidates", vectors.n()));
+        return Err(argument!(
+            "rerank",
+            "has {} rows; position {position} is among the candidates",
+            vectors.n()
+        ));
     }
     let mut hits = Hits::none(queries.nrows(), k, positions.ncols())?;
     let counter = Counter::new(monitor, queries.nrows() as u64);

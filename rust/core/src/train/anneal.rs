@@ -4,7 +4,8 @@
 //! (Martinez et al., *LSQ++*, 2018, there "SR-D"). The schedule and the generator are here, once for every training loop.
 
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
+use crate::train::equations::too_large;
 use ndarray::Axis;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -38,7 +39,11 @@ pub fn perturbed(
 ) -> Result<Codebooks> {
     let (m, _, d) = codebooks.view().dim();
     if deviation.len() != d {
-        return Err(invalid!("deviation has {} entries, the codebooks have {d} dimensions", deviation.len()));
+        return Err(argument!(
+            "deviation",
+            "has {} entries, the codebooks have {d} dimensions",
+            deviation.len()
+        ));
     }
     let share = temperature(iteration, iterations) / m as f64;
     if share == 0.0 {
@@ -60,8 +65,7 @@ pub fn perturbed(
         let first = data.index_axis(Axis(0), 0).to_owned();
         data.outer_iter_mut().for_each(|mut book| book.assign(&first));
     }
-    Codebooks::new(data)
-        .map_err(|_| invalid!("X holds values too large for training in float32: scale it down"))
+    Codebooks::new(data).map_err(|_| too_large())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::coded::Codes;
 use super::equations::rounded;
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
@@ -49,7 +49,7 @@ pub fn apply(
 ) -> Result<Array2<f64>> {
     let (m, k, d) = (codes.ncols(), n_codewords, x.dim());
     if p.ncols() != d {
-        return Err(invalid!("p has shape {:?}, X has {d} dimensions", p.dim()));
+        return Err(argument!("p", "has shape {:?}, X has {d} dimensions", p.dim()));
     }
     // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
     let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));

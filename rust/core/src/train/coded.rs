@@ -3,7 +3,7 @@
 //! Every entry is summed in the order of the rows, whatever the number of threads.
 
 use crate::codebooks::{MAX_CODEWORDS, MAX_TOGETHER};
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
@@ -51,18 +51,18 @@ impl<'a> Codes<'a> {
         weights: Option<&'a [f64]>,
     ) -> Result<Self> {
         if codes.nrows() != x.n() {
-            return Err(invalid!("codes have {} rows, X has {}", codes.nrows(), x.n()));
+            return Err(argument!("codes", "have {} rows, X has {}", codes.nrows(), x.n()));
         }
         if !(1..=MAX_TOGETHER).contains(&codes.ncols()) {
-            return Err(invalid!("codes have {} columns: want 1 to {MAX_TOGETHER}", codes.ncols()));
+            return Err(argument!("codes", "have {} columns: want 1 to {MAX_TOGETHER}", codes.ncols()));
         }
         if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
-            return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+            return Err(argument!("n_codewords", "is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
         }
         if let Some(((row, _), code)) =
             codes.indexed_iter().find(|&(_, &code)| usize::from(code) >= n_codewords)
         {
-            return Err(invalid!("codes row {row} names codeword {code}, there are {n_codewords}"));
+            return Err(argument!("codes", "row {row} names codeword {code}, there are {n_codewords}"));
         }
         check_weights(x, weights)?;
         let m = codes.ncols();

@@ -5,7 +5,7 @@
 
 use super::coded::Codes;
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::linalg::cholesky;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
@@ -88,10 +88,10 @@ impl NormalEquations {
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>> {
         if !(ridge > 0.0 && ridge.is_finite()) {
-            return Err(invalid!("ridge is {ridge}: want a finite number above 0"));
+            return Err(argument!("ridge", "is {ridge}: want a finite number above 0"));
         }
         if previous.dim() != self.b.dim() {
-            return Err(invalid!("previous has shape {:?}, b has {:?}", previous.dim(), self.b.dim()));
+            return Err(argument!("previous", "has shape {:?}, b has {:?}", previous.dim(), self.b.dim()));
         }
         let lambda = self.lambda(ridge);
         // Solving for the change D − D₀ loses fewer digits than solving for D.
@@ -157,16 +157,21 @@ pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks
 pub(super) fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codebooks> {
     let (rows, d) = unknowns.dim();
     if rows != k && rows != m * k {
-        return Err(invalid!("unknowns have {rows} rows, there are {m} codebooks of {k} codewords"));
+        return Err(argument!("unknowns", "have {rows} rows, there are {m} codebooks of {k} codewords"));
     }
     if !unknowns.iter().all(|value| value.is_finite()) {
-        return Err(invalid!("X holds values too large for training in float32: scale it down"));
+        return Err(too_large());
     }
     let books = unknowns.into_shape_with_order((rows / k, k, d)).expect("contiguous");
     if rows == m * k {
         return Codebooks::new(books);
     }
     Codebooks::new(books.broadcast((m, k, d)).expect("one codebook").to_owned())
+}
+
+/// What is computed of the vectors on the way is beyond f32.
+pub(super) fn too_large() -> Error {
+    argument!("X", "holds values too large for training in float32: scale it down")
 }
 
 #[cfg(test)]

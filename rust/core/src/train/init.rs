@@ -2,10 +2,11 @@
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
 use crate::encode::{Encode, Encoder};
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, argument};
 use crate::monitor::Monitor;
-use crate::train::equations::NormalEquations;
+use crate::train::equations::{NormalEquations, too_large};
 use crate::train::reseed::{reseed, uses, worst};
+use crate::vectors::basis::Directions;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array2, Array3, Axis, s};
 use rand::{RngExt, SeedableRng, seq::index};
@@ -40,7 +41,8 @@ pub fn sample_rows(n: usize, dim: usize, n_codewords: usize, seed: u64) -> Vec<u
 /// those of [`sample_rows`].
 ///
 /// # Errors
-/// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor.
+/// No vectors, sizes out of range, a row that is not finite, values whose differences are beyond f32, or a cancelling
+/// monitor.
 pub fn residual_kmeans(
     x: &dyn Vectors,
     n_codebooks: usize,
@@ -50,6 +52,40 @@ pub fn residual_kmeans(
     monitor: &dyn Monitor,
 ) -> Result<Codebooks> {
     check(x, n_codebooks, n_codewords)?;
+    by_levels(x, n_codebooks, n_codewords, selection, seed, monitor).map_err(of_vectors)
+}
+
+/// Codebooks that `start` makes of vectors, where errors count more along `directions`, if there are any.
+///
+/// # Errors
+/// Those of `start`; directions of another d, or values that are beyond f32 when they are stretched.
+pub fn along(
+    x: &dyn Vectors,
+    directions: Option<&Directions>,
+    start: impl FnOnce(&dyn Vectors) -> Result<Codebooks>,
+) -> Result<Codebooks> {
+    match directions {
+        None => start(x),
+        Some(directions) => directions.relax(&start(&directions.stretched(x)?)?).map_err(of_vectors),
+    }
+}
+
+/// An error about codebooks that nobody gave: they were made of the vectors, and differences of these are beyond f32.
+fn of_vectors(error: Error) -> Error {
+    match error {
+        Error::Argument { name: "codebooks", .. } => too_large(),
+        error => error,
+    }
+}
+
+fn by_levels(
+    x: &dyn Vectors,
+    n_codebooks: usize,
+    n_codewords: usize,
+    selection: Selection,
+    seed: u64,
+    monitor: &dyn Monitor,
+) -> Result<Codebooks> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut residuals = read_all(x)?;
     let levels = if selection.is_shared() { n_codebooks.min(n_codewords) } else { n_codebooks };
@@ -106,13 +142,13 @@ pub fn random_vectors(
 
 fn check(x: &dyn Vectors, n_codebooks: usize, n_codewords: usize) -> Result<()> {
     if x.n() == 0 || x.dim() == 0 {
-        return Err(invalid!("X has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
+        return Err(argument!("X", "has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
     }
     if !(1..=MAX_TOGETHER).contains(&n_codebooks) {
-        return Err(invalid!("n_codebooks is {n_codebooks}: want 1 to {MAX_TOGETHER}"));
+        return Err(argument!("n_codebooks", "is {n_codebooks}: want 1 to {MAX_TOGETHER}"));
     }
     if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
-        return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+        return Err(argument!("n_codewords", "is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
     }
     Ok(())
 }

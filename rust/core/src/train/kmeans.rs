@@ -3,7 +3,7 @@
 
 use crate::codebooks::MAX_CODEWORDS;
 use crate::encode::Nearest;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::isa::Isa;
 use crate::monitor::Monitor;
 use crate::parallel;
@@ -42,10 +42,10 @@ pub fn kmeans(
     monitor: &dyn Monitor,
 ) -> Result<Clusters> {
     if x.n() == 0 || x.dim() == 0 {
-        return Err(invalid!("X has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
+        return Err(argument!("X", "has shape ({}, {}): training needs at least one vector", x.n(), x.dim()));
     }
     if !(1..=MAX_CODEWORDS).contains(&n_codewords) {
-        return Err(invalid!("n_codewords is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
+        return Err(argument!("n_codewords", "is {n_codewords}: want 1 to {MAX_CODEWORDS}"));
     }
     let isa = Isa::current()?;
     let data = Data::read(x)?;

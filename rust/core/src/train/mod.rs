@@ -198,10 +198,7 @@ impl<'a, S: Shards> Run<'a, S> {
             Init::Residual => {
                 let sample = sample()?;
                 let start = |x: &dyn Vectors| init::residual_kmeans(x, m, k, selection, seed, &self.quiet());
-                match &self.training.objective.directions {
-                    None => start(&sample.view())?,
-                    Some(directions) => directions.relax(&start(&directions.stretched(&sample.view())?)?)?,
-                }
+                init::along(&sample.view(), self.training.objective.directions.as_ref(), start)?
             }
         };
         let codes = self.pass(&codebooks, |encoder, monitor| self.shards.encode(encoder, monitor))?;

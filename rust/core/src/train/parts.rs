@@ -1,7 +1,7 @@
 //! Random parts of the vectors, one for each iteration with noise: codebooks that noise moves about need no more vectors
 //! than tell where they should be, and a new part each time keeps them from fitting one.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,7 +42,7 @@ pub fn drawn(
         return Ok(Some((rows, None)));
     };
     if weights.len() != n {
-        return Err(invalid!("sample_weight has {} entries, X has {n} rows", weights.len()));
+        return Err(argument!("sample_weight", "has {} entries, X has {n} rows", weights.len()));
     }
     let (sum, squares) = weights.iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
     // As many rows of equal weight would know as much.

@@ -1,7 +1,7 @@
 //! Codewords that no code uses: training moves them to where they are of use.
 
 use crate::codebooks::Codebooks;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::vectors::{Subset, Vectors, read_finite};
 use ndarray::{Array2, ArrayView2, s};
 
@@ -14,7 +14,7 @@ pub fn uses(codes: ArrayView2<'_, u8>, n_codewords: usize, shared: bool) -> Resu
     for (row, code) in codes.outer_iter().enumerate() {
         for (m, &k) in code.iter().enumerate() {
             if usize::from(k) >= n_codewords {
-                return Err(invalid!("codes row {row} names codeword {k}, there are {n_codewords}"));
+                return Err(argument!("codes", "row {row} names codeword {k}, there are {n_codewords}"));
             }
             uses[if shared { 0 } else { m * n_codewords } + usize::from(k)] += 1;
         }
@@ -40,8 +40,9 @@ pub struct Worst {
 /// Shapes that do not fit, or a row that is not finite.
 pub fn worst(x: &dyn Vectors, codes: ArrayView2<'_, u8>, errors: &[f64], count: usize) -> Result<Worst> {
     if codes.nrows() != x.n() || errors.len() != x.n() {
-        return Err(invalid!(
-            "codes have {} rows and errors {} entries, X has {} rows",
+        return Err(argument!(
+            "codes",
+            "have {} rows and errors {} entries, X has {} rows",
             codes.nrows(),
             errors.len(),
             x.n()
@@ -74,12 +75,17 @@ pub fn worst(x: &dyn Vectors, codes: ArrayView2<'_, u8>, errors: &[f64], count: 
 pub fn reseed(codebooks: &Codebooks, uses: &[u64], worst: &Worst, shared: bool) -> Result<Codebooks> {
     let (m, k, d) = codebooks.view().dim();
     if uses.len() != if shared { k } else { m * k } {
-        return Err(invalid!("uses has {} entries, there are {m} codebooks of {k} codewords", uses.len()));
+        return Err(argument!(
+            "uses",
+            "has {} entries, there are {m} codebooks of {k} codewords",
+            uses.len()
+        ));
     }
     if worst.vectors.ncols() != d || worst.codes.nrows() != worst.vectors.nrows() {
         let (vectors, codes) = (worst.vectors.dim(), worst.codes.dim());
-        return Err(invalid!(
-            "vectors have shape {vectors:?} and codes {codes:?}: want (r, {d}) and (r, {m})"
+        return Err(argument!(
+            "vectors",
+            "have shape {vectors:?} and codes {codes:?}: want (r, {d}) and (r, {m})"
         ));
     }
     codebooks.check_codes(worst.codes.view())?;

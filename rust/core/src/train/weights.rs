@@ -1,6 +1,6 @@
 //! How much each vector counts.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::vectors::basis::Directions;
@@ -93,10 +93,14 @@ fn most(mut sizes: Vec<f64>) -> f64 {
 pub(crate) fn check_weights(x: &dyn Vectors, weights: Option<&[f64]>) -> Result<()> {
     let Some(weights) = weights else { return Ok(()) };
     if weights.len() != x.n() {
-        return Err(invalid!("sample_weight has {} entries, X has {} rows", weights.len(), x.n()));
+        return Err(argument!("sample_weight", "has {} entries, X has {} rows", weights.len(), x.n()));
     }
     if let Some(row) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-        return Err(invalid!("sample_weight[{row}] is {}: want a finite number of at least 0", weights[row]));
+        return Err(argument!(
+            "sample_weight",
+            "[{row}] is {}: want a finite number of at least 0",
+            weights[row]
+        ));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! A stretch the directions that queries use most, so that LᵀL is like W there. For vectors and codebooks that are both
 //! stretched, the metric is the plain one: encoders and updates stay what they are.
 
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1};
 
@@ -24,19 +24,20 @@ impl Directions {
     /// A value is not finite, the rows are not orthogonal, or one stretches more than 10,000 times.
     pub fn new(rows: Array2<f32>) -> Result<Self> {
         if rows.iter().any(|value| !value.is_finite()) {
-            return Err(invalid!("directions hold NaN or an infinity"));
+            return Err(argument!("directions", "hold NaN or an infinity"));
         }
         let wide = rows.mapv(f64::from);
         let products = wide.dot(&wide.t());
         let lengths = products.diag().mapv(f64::sqrt);
         if rows.nrows() > rows.ncols() || lengths.iter().any(|length| length * length > LARGEST) {
-            return Err(invalid!(
-                "directions are more than dimensions, or stretch more than {LARGEST} times"
+            return Err(argument!(
+                "directions",
+                "are more than dimensions, or stretch more than {LARGEST} times"
             ));
         }
         for ((i, j), product) in products.indexed_iter() {
             if i < j && product.abs() > 1e-3 * lengths[i] * lengths[j] {
-                return Err(invalid!("directions {i} and {j} are not orthogonal"));
+                return Err(argument!("directions", "{i} and {j} are not orthogonal"));
             }
         }
         Ok(Self { rows })
@@ -61,22 +62,6 @@ impl Directions {
     pub fn stretched<'a>(&'a self, x: &'a dyn Vectors) -> Result<Stretched<'a>> {
         check_dim(x, "X", self.dim())?;
         Ok(Stretched { directions: self, vectors: x })
-    }
-
-    /// L s for each row s of sums of vectors.
-    ///
-    /// # Errors
-    /// They have another d.
-    pub fn stretch_sums(&self, mut sums: Array2<f64>) -> Result<Array2<f64>> {
-        if sums.ncols() != self.dim() {
-            return Err(invalid!(
-                "sums have {} dimensions, the directions have {}",
-                sums.ncols(),
-                self.dim()
-            ));
-        }
-        sums.outer_iter_mut().for_each(|row| self.add(row, |_| 1.0));
-        Ok(sums)
     }
 
     /// x += Σ f(‖a‖²) a⟨a, x⟩. As the rows are orthogonal, one after the other is the same as all at once.
@@ -122,8 +107,7 @@ impl Vectors for Stretched<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codebooks::Codebooks;
-    use ndarray::{Array3, array};
+    use ndarray::array;
 
     #[test]
     fn errors_count_by_the_metric() {
@@ -132,20 +116,6 @@ mod tests {
         let mut row = [0.0; 2];
         directions.stretched(&array![[9.0f32, 9.0], [0.6, 0.8]].view()).unwrap().read(1, &mut row);
         assert!((row[0] - 15.6).abs() < 1e-5 && (row[1] - 20.8).abs() < 1e-5, "{row:?}");
-        let sums = directions.stretch_sums(array![[0.8, -0.6]]).unwrap();
-        assert!((sums[[0, 0]] - 1.6).abs() < 1e-6 && (sums[[0, 1]] + 1.2).abs() < 1e-6, "{sums}");
-    }
-
-    #[test]
-    fn relaxed_codebooks_are_those_that_were_stretched() {
-        let directions = Directions::new(array![[3.0, 4.0, 0.0], [0.0, 0.0, 0.5]]).unwrap();
-        let codebooks =
-            Codebooks::new(Array3::from_shape_fn((2, 3, 3), |(m, k, j)| (m + 2 * k) as f32 - j as f32))
-                .unwrap();
-        let back = directions.relax(&directions.stretch(&codebooks).unwrap()).unwrap();
-        for (back, was) in back.as_slice().iter().zip(codebooks.as_slice()) {
-            assert!((back - was).abs() < 1e-5);
-        }
     }
 
     #[test]
@@ -155,6 +125,5 @@ mod tests {
         assert_eq!(message(array![[1.0, f32::NAN]]), "directions hold NaN or an infinity");
         let directions = Directions::new(array![[1.0, 0.0]]).unwrap();
         assert!(directions.stretched(&array![[1.0f32]].view()).is_err());
-        assert!(directions.stretch(&Codebooks::new(Array3::zeros((1, 2, 3))).unwrap()).is_err());
     }
 }

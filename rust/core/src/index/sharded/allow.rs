@@ -2,7 +2,7 @@
 
 use super::{Shard, Shards};
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::index::among::Among;
 use crate::index::filter::{self, Allowed, Marks};
 use crate::monitor::Monitor;
@@ -27,7 +27,7 @@ impl Shards {
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         if step == 0 {
-            return Err(invalid!("the step of the range is 0: want at least 1"));
+            return Err(argument!("step", "is 0: want at least 1"));
         }
         let is_in =
             |id: i64| (first..=last).contains(&id) && (step == 1 || id.abs_diff(first).is_multiple_of(step));
@@ -49,7 +49,7 @@ impl Shards {
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
             let (have, n) = (mask.len(), self.len());
-            return Err(invalid!("filter has {have} entries, the index holds {n} vectors"));
+            return Err(argument!("filter", "has {have} entries, the index holds {n} vectors"));
         }
         let bits = Some(self.marked(mask.iter().copied(), monitor)?);
         Ok(Allowed { bits, ..Allowed::default() })

@@ -13,7 +13,7 @@ mod search;
 use super::keys::shown;
 use super::{Index, Reach};
 use crate::codes::packed::BLOCK;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::Monitor;
 use ndarray::Array2;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ impl Shard {
         let n = index.len();
         let largest = (i64::MAX as u64).checked_sub(index.next_id().saturating_sub(1));
         if !u64::try_from(offset).is_ok_and(|offset| largest.is_some_and(|largest| offset <= largest)) {
-            return Err(invalid!("the first id is {offset}: want at least 0, and ids of at most 2⁶³ − 1"));
+            return Err(argument!("offset", "is {offset}: want at least 0, and ids of at most 2⁶³ − 1"));
         }
         let mut live = (!removed.is_empty()).then(|| vec![u64::MAX; n.div_ceil(BLOCK)]);
-        for &position in removed {
-            let position = usize::try_from(position).ok().filter(|&position| position < n);
-            let position =
-                position.ok_or_else(|| invalid!("a removed vector is not one of the shard's {n}"))?;
+        for &given in removed {
+            let position = usize::try_from(given).ok().filter(|&position| position < n);
+            let position = position
+                .ok_or_else(|| argument!("removed", "hold {given}, which is not one of the shard's {n}"))?;
             if let Some(live) = &mut live {
                 live[position / BLOCK] &= !(1 << (position % BLOCK));
             }
@@ -85,22 +85,22 @@ impl Shards {
     /// are damaged.
     pub fn new(mut shards: Vec<Shard>) -> Result<Self> {
         let Some(first) = shards.first() else {
-            return Err(invalid!("there are no shards: want at least one"));
+            return Err(argument!("shards", "are none: want at least one"));
         };
         let (mut starts, mut slots) = (vec![0], vec![0]);
         for (i, shard) in shards.iter().enumerate() {
             let (one, index) = (&first.index, &shard.index);
             if index.model.codebooks.view() != one.model.codebooks.view() {
-                return Err(invalid!("shard {i} has other codebooks than the first"));
+                return Err(argument!("shards", "[{i}] has other codebooks than the first"));
             }
             if index.model.centroids != one.model.centroids {
-                return Err(invalid!("shard {i} has other lists than the first"));
+                return Err(argument!("shards", "[{i}] has other lists than the first"));
             }
             if index.settings != one.settings || index.is_centred != one.is_centred {
-                return Err(invalid!("shard {i} measures or keeps something else than the first"));
+                return Err(argument!("shards", "[{i}] measures or keeps something else than the first"));
             }
             if index.has_keys() != one.has_keys() {
-                return Err(invalid!("shard {i} and the first do not both have keys"));
+                return Err(argument!("shards", "[{i}] and the first do not both have keys"));
             }
             starts.push(starts[i] + index.len());
             slots.push(slots[i] + index.len().next_multiple_of(BLOCK));
@@ -226,7 +226,10 @@ impl Shards {
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S], monitor: &dyn Monitor) -> Result<Vec<i64>> {
         let found = self.find_keys(keys, monitor)?;
         match found.iter().position(Option::is_none) {
-            Some(at) => Err(invalid!("the index has no key {}", shown(keys[at].as_ref()))),
+            Some(at) => Err({
+                let key = shown(keys[at].as_ref());
+                argument!("ids", "hold {key}, and the index has no key {key}")
+            }),
             None => Ok(found.into_iter().flatten().collect()),
         }
     }
@@ -279,7 +282,7 @@ impl Shards {
     fn place(&self, position: i64) -> Result<(usize, usize)> {
         let n = self.starts[self.shards.len()];
         let place = usize::try_from(position).ok().filter(|&position| position < n);
-        let place = place.ok_or_else(|| invalid!("there is no position {position} among {n}"))?;
+        let place = place.ok_or_else(|| argument!("positions", "hold {position}: there are {n}"))?;
         let shard = self.starts.partition_point(|&start| start <= place) - 1;
         Ok((shard, place - self.starts[shard]))
     }

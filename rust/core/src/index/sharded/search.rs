@@ -1,7 +1,7 @@
 //! Searching shards: as an [`Index`](crate::Index) is searched.
 
 use super::Shards;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument, invalid};
 use crate::index::candidates::Candidates;
 use crate::index::filter::Allowed;
 use crate::index::measure::Exact;
@@ -52,8 +52,13 @@ impl Shards {
         (within, ends): (Within<'_>, Option<&[usize]>),
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        if ends.is_some_and(|ends| ends.len() != queries.nrows()) {
-            return Err(invalid!("ends: want a number of lists for each of {} queries", queries.nrows()));
+        if let Some(ends) = ends.filter(|ends| ends.len() != queries.nrows()) {
+            return Err(argument!(
+                "ends",
+                "are {}: want a number of lists for each of {} queries",
+                ends.len(),
+                queries.nrows()
+            ));
         }
         let parts = self.parts();
         let whole = Whole { ends, ..self.whole(&parts, within) };

@@ -1,7 +1,7 @@
 //! The centroids of lists, given which vectors are in which.
 
 use crate::encode::Loss;
-use crate::error::{Result, invalid};
+use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, ArrayView2};
@@ -29,12 +29,12 @@ pub fn centroids(
     check_dim(x, "X", dim)?;
     let fits = |len: usize| len == x.n();
     if !fits(lists.len()) || !weights.is_none_or(|weights| fits(weights.len())) {
-        return Err(invalid!("lists are {} for {} vectors", lists.len(), x.n()));
+        return Err(argument!("lists", "are {} for {} vectors", lists.len(), x.n()));
     }
     let mut members = vec![Vec::new(); n_lists];
     for (row, &list) in lists.iter().enumerate() {
         let Some(members) = members.get_mut(list as usize) else {
-            return Err(invalid!("a list is {list}: want below {n_lists}"));
+            return Err(argument!("lists", "hold {list}: want below {n_lists}"));
         };
         members.push(row);
     }
