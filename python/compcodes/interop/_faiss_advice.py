@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from compcodes.errors import ArgumentError
+
 __all__ = ["METRICS", "Refused", "instead", "reason"]
 
 #: Of faiss' METRIC_INNER_PRODUCT and METRIC_L2.
@@ -16,7 +18,7 @@ METRICS = {0: "ip", 1: "l2"}
 class Refused(Exception):
     """Why the codes of a faiss index cannot be taken over."""
 
-    def __init__(self, kind: type[Exception], why: str) -> None:
+    def __init__(self, kind: type[ArgumentError], why: str) -> None:
         super().__init__(why)
         self.kind, self.why = kind, why
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.interop._faiss_advice import Refused
 
 __all__ = ["Lists", "inverted", "unblocked"]
@@ -32,7 +33,7 @@ def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, L
     import faiss
 
     if index.nlist > _MOST:
-        raise Refused(ValueError, f"it has {index.nlist:,} lists: want at most {_MOST:,}")
+        raise Refused(ArgumentValueError, f"it has {index.nlist:,} lists: want at most {_MOST:,}")
     centroids, invlists = _centroids(index), index.invlists
     sizes = np.array([invlists.list_size(i) for i in range(index.nlist)], dtype=np.int64)
     packer = index.get_CodePacker() if isinstance(index, faiss.IndexIVFFastScan) else None
@@ -70,7 +71,9 @@ def _centroids(index: Any) -> NDArray[np.float32]:
         quantizer.reconstruct(0)  # where it is not implemented, `reconstruct_n` of many kinds ends the process
         centroids: NDArray[np.float32] = quantizer.reconstruct_n(0, index.nlist)
     except RuntimeError:
-        raise Refused(TypeError, f"its lists are those of a {type(quantizer).__name__}, without centroids") from None
+        raise Refused(
+            ArgumentTypeError, f"its lists are those of a {type(quantizer).__name__}, without centroids"
+        ) from None
     return centroids
 
 
