@@ -127,7 +127,7 @@ impl Marks {
     /// Refuses marks for another number of vectors.
     pub(super) fn check(&self, n: usize) -> Result<()> {
         if self.n_columns != n {
-            return Err(invalid!("filter has {} columns, the index holds {n} vectors", self.n_columns));
+            return Err(argument!("filter", "has {} columns, the index holds {n} vectors", self.n_columns));
         }
         Ok(())
     }
