@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// Vectors around a few centres, (n, d).
+/// Vectors around a few centers, (n, d).
 fn vectors(n: usize, d: usize, seed: u64) -> Array2<f32> {
     let mut random = Random(seed);
     let centres = Array2::from_shape_simple_fn((9, d), || 4.0 * random.near());

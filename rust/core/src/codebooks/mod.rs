@@ -142,7 +142,7 @@ impl Codebooks {
     /// The approximations of `codes` (n, M): sums of codewords, added in the order m = 0 … M−1, (n, d).
     ///
     /// # Errors
-    /// See [`check_codes`](Self::check_codes); or a cancelling monitor.
+    /// See [`check_codes`](Self::check_codes); or the monitor cancels.
     pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
         self.decode_from(Array2::zeros((codes.nrows(), self.dim())), codes, monitor)
     }

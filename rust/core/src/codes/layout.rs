@@ -1,7 +1,7 @@
 //! How the codes of a vector are stored: some as nibbles, two to a byte, and the others as bytes.
 //!
-//! The columns of nibbles come first, in pairs that share a line: the even column is the lower half of each byte. If their
-//! number is odd, the upper half of the last of these lines is 0. Then comes a line for each column of bytes.
+//! The columns of nibbles come first, in pairs that share a line: the even column is the lower half of each byte. If
+//! their number is odd, the upper half of the last of these lines is 0. Then comes a line for each column of bytes.
 
 use crate::codebooks::MAX_CODEBOOKS;
 use crate::error::{Result, argument};

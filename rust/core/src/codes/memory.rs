@@ -32,7 +32,7 @@ impl Lines {
     /// Appends lines of zeros until there are `len`.
     ///
     /// # Errors
-    /// There is no memory for them; nothing is added then.
+    /// There is no memory for them; nothing is added in that case.
     pub(crate) fn grow(&mut self, len: usize) -> Result<()> {
         let capacity = self.map.as_ref().map_or(0, |map| map.len() / BLOCK);
         if len > capacity {

@@ -197,7 +197,7 @@ impl Centroids {
     /// Rejects centroids that do not fit `codebooks`.
     ///
     /// # Errors
-    /// They have another d.
+    /// They have a different d.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         if self.dim() != codebooks.dim() {
             let (have, want) = (self.dim(), codebooks.dim());
@@ -230,7 +230,7 @@ impl Centroids {
     /// model was trained for, is the cosine, the rows are scaled to length 1 first.
     ///
     /// # Errors
-    /// Another d, a row that is not finite, or a cancelling monitor.
+    /// A different d, a row that is not finite, or the monitor cancels.
     pub fn assign(&self, x: &dyn Vectors, metric: Option<Metric>, monitor: &dyn Monitor) -> Result<Vec<u32>> {
         let found = match metric {
             Some(Metric::Cosine) => self.nearest(&Unit(x), monitor),
@@ -242,7 +242,7 @@ impl Centroids {
     /// Like [`assign`](Self::assign), but takes vectors as they are, and also returns the loss of each.
     ///
     /// # Errors
-    /// Those of [`assign`](Self::assign).
+    /// The errors of [`assign`](Self::assign).
     pub fn nearest(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Vec<u32>, Vec<f32>)> {
         ListFinder::new(self.view(), self.loss)?.find(x, monitor)
     }

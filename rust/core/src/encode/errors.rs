@@ -13,7 +13,7 @@ use rayon::prelude::*;
 /// The loss of each row of a target, usually vectors (n, d), with `codes` (n, M), in f64.
 ///
 /// # Errors
-/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+/// Shapes that do not fit, a row that is not finite, or the monitor cancels.
 pub fn errors<'a>(
     codebooks: &Codebooks,
     loss: Loss,
@@ -51,7 +51,7 @@ pub fn errors<'a>(
 /// ‖x − x̄‖ of each row, rounded up: |⟨q, x⟩ − ⟨q, x̄⟩| is at most this times ‖q‖, for every q (Cauchy and Schwarz).
 ///
 /// # Errors
-/// Those of [`errors`].
+/// The errors of [`errors`].
 pub fn error_bounds<'a>(
     codebooks: &Codebooks,
     target: impl Into<Target<'a>>,

@@ -11,7 +11,7 @@ pub trait Encode: Send + Sync {
     /// Codes (n, M) of `x` (n, d).
     ///
     /// # Errors
-    /// `x` has another d, or a row that is not finite; or `monitor` cancels.
+    /// `x` has a different d, or a row that is not finite; or `monitor` cancels.
     fn encode(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<u8>> {
         self.encode_target(&Target::from(x), monitor)
     }
@@ -35,7 +35,7 @@ pub trait Encode: Send + Sync {
     /// Like [`improve`](Self::improve), where part of the approximations is given.
     ///
     /// # Errors
-    /// Those of [`improve`](Self::improve) and [`encode_target`](Self::encode_target).
+    /// The errors of [`improve`](Self::improve) and [`encode_target`](Self::encode_target).
     fn improve_target(
         &self,
         target: &Target<'_>,

@@ -54,7 +54,7 @@ use crate::error::Result;
 /// the squared error, the nearest codeword of each is the best code, whichever encoding is chosen.
 ///
 /// # Errors
-/// Those of [`Encoder::new`] and [`Encoder::stretched`].
+/// The errors of [`Encoder::new`] and [`Encoder::stretched`].
 pub fn encoder(
     codebooks: &Codebooks,
     selection: Selection,

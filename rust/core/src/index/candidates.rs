@@ -47,7 +47,7 @@ impl Index {
     /// The `n` best vectors by code for each query (nq, d), to be scored exactly by [`Candidates::rerank`].
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -61,7 +61,7 @@ impl Index {
     /// Like [`candidates`](Self::candidates), searching as many lists as `within` says.
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn candidates_within(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -77,7 +77,7 @@ impl Index {
     /// exact](Candidates::certified).
     ///
     /// # Errors
-    /// Those of [`search_certified`](Self::search_certified).
+    /// The errors of [`search_certified`](Self::search_certified).
     pub fn certifiable_candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -151,7 +151,7 @@ impl Candidates {
     /// `ids[i]`.
     ///
     /// # Errors
-    /// Those of [`rerank`](Self::rerank) and of [`rows_of`].
+    /// The errors of [`rerank`](Self::rerank) and of [`rows_of`].
     pub fn rerank_by_id(
         &self,
         queries: ArrayView2<'_, f32>,

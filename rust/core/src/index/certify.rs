@@ -1,4 +1,5 @@
-//! Results that are proven exact: |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖, so ⟨q, x⟩ / ‖q‖ is at most ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
+//! Results that are proven exact: |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖, so ⟨q, x⟩ / ‖q‖ is at most ⟨q, x̄⟩ / ‖q‖ + ‖x −
+//! x̄‖.
 //!
 //! The right side is an ordinary scan: the query scaled to length 1, with the residual norm as bias. It finds the c + 1
 //! best by this bound; c of them are scored exactly, in addition to the c best by approximation, and any vector in

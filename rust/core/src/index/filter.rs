@@ -164,7 +164,7 @@ impl Index {
     /// Allows the vectors with these ids. Ids that are not in the index are ignored.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
@@ -173,7 +173,7 @@ impl Index {
     /// Allows the vectors with the ids of a range: its first, and every `step`-th after it up to its last.
     ///
     /// # Errors
-    /// `step` is 0, or a cancelling monitor.
+    /// `step` is 0, or the monitor cancels.
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
@@ -205,7 +205,7 @@ impl Index {
     /// the index are ignored. [`Allowed::inverse`] turns them into those that a query must not find.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of ids, or the monitor cancels.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let n_words = self.len().div_ceil(BLOCK);
         if self.ids.given().is_none() {
@@ -244,7 +244,7 @@ impl Index {
     /// Like [`allow_each_mask`](Self::allow_each_mask), with a matrix that is packed already.
     ///
     /// # Errors
-    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    /// The errors of [`allow_each_mask`](Self::allow_each_mask).
     pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
         marks.check(self.len())?;
         monitor.report(0, self.len() as u64)?;
@@ -255,7 +255,7 @@ impl Index {
     /// Allows the vectors with the ids that `allows` accepts.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
         let bits = match self.ids.given() {
             Some(ids) => self.bits(|position| allows(ids.at(position)), monitor),

@@ -1,6 +1,7 @@
 //! Distances and cosines: the exact scores of approximations, and bounds on how far table sums may be from them.
 //!
-//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it, and rounded to f32:
+//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it, and rounded to
+//! f32:
 //!
 //! > −‖q − x̄‖², and ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), or 0 where q or x̄ is 0
 //!

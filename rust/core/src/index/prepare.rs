@@ -24,7 +24,7 @@ impl Index {
     /// Prepares [`add`](Self::add): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
         // Ids first: if they are invalid, encoding the vectors would be wasted.
         let ids = self.ids.added(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
@@ -34,7 +34,7 @@ impl Index {
     /// Prepares [`add_keyed`](Self::add_keyed): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add_keyed`](Self::add_keyed).
+    /// The errors of [`add_keyed`](Self::add_keyed).
     pub fn prepare_add_keyed<S: AsRef<str>>(
         &self,
         x: &dyn Vectors,
@@ -56,7 +56,7 @@ impl Index {
     /// Prepares [`add_codes`](Self::add_codes): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add_codes`](Self::add_codes).
+    /// The errors of [`add_codes`](Self::add_codes).
     pub fn prepare_add_codes(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -124,7 +124,7 @@ impl Index {
     /// Prepares [`merge`](Self::merge): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`merge`](Self::merge).
+    /// The errors of [`merge`](Self::merge).
     pub fn prepare_merge(&self, other: &Index, monitor: &dyn Monitor) -> Result<Change> {
         if other.model.codebooks != self.model.codebooks
             || !self.model.is_divided_like(&other.model)
@@ -158,7 +158,7 @@ impl Index {
     /// Prepares [`remove`](Self::remove): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// The errors of [`remove`](Self::remove).
     pub fn prepare_remove(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
         let mut kept = vec![true; self.len()];
         self.ids.positions(ids, monitor)?.into_iter().for_each(|position| kept[position] = false);
@@ -169,7 +169,7 @@ impl Index {
     /// Prepares [`clear`](Self::clear): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`clear`](Self::clear).
+    /// The errors of [`clear`](Self::clear).
     pub fn prepare_clear(&self) -> Result<Change> {
         self.keep(&[], &())
     }
@@ -177,7 +177,7 @@ impl Index {
     /// Prepares [`update`](Self::update): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`update`](Self::update).
+    /// The errors of [`update`](Self::update).
     pub fn prepare_update(&self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
         self.replaced(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
         let (codes, lists, side) = self.encoded(x, monitor)?;
@@ -190,7 +190,7 @@ impl Index {
     /// see [`add_codes`](Self::add_codes).
     ///
     /// # Errors
-    /// Those of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
+    /// The errors of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
     pub fn prepare_update_codes(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -206,7 +206,7 @@ impl Index {
     /// some.
     ///
     /// # Errors
-    /// Those of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
+    /// The errors of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
     pub fn prepare_update_codes_in(
         &self,
         codes: ArrayView2<'_, u8>,

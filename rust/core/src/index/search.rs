@@ -52,7 +52,7 @@ impl Index {
     /// Like [`search`](Self::search), but searches as many lists as `within` says, if the index has lists.
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn search_within(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -86,7 +86,7 @@ impl Index {
     /// Like [`search_rerank`](Self::search_rerank), but searches as many lists as `within` says.
     ///
     /// # Errors
-    /// Those of [`search_rerank`](Self::search_rerank).
+    /// The errors of [`search_rerank`](Self::search_rerank).
     pub fn search_rerank_within(
         &self,
         queries: ArrayView2<'_, f32>,

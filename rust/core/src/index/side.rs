@@ -5,7 +5,7 @@
 //! | none | | | for inner products |
 //! | scale | ‖x‖² / ⟨x, x̄⟩ | a level in a byte | multiplied with the inner product |
 //! | inverse norm | 1 / ‖x̄‖ | an interval in a byte | what bounds a cosine |
-//! | squared norm | −½‖x̄ − c‖² | an interval in a byte, and in f32 with exact norms | what bounds a distance; c is the frame's centre |
+//! | squared norm | −½‖x̄ − c‖² | an interval in a byte, and in f32 with exact norms | what bounds a distance; c is the frame's center |
 //! | residual norm | ‖x − x̄‖ | an interval in a byte, and in f32 | what bounds an exact inner product |
 //!
 //! Norms follow from the codes. Cosines and distances are scored exactly, by [`measure`](super::measure), for the few

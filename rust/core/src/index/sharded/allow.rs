@@ -14,7 +14,7 @@ impl Shards {
     /// Allows the vectors with these ids. Ids that are not in the index are ignored.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
@@ -23,7 +23,7 @@ impl Shards {
     /// Allows the vectors with the ids of a range: its first, and every `step`-th after it up to its last.
     ///
     /// # Errors
-    /// `step` is 0, or a cancelling monitor.
+    /// `step` is 0, or the monitor cancels.
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         if step == 0 {
@@ -59,7 +59,7 @@ impl Shards {
     /// the index are ignored.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of ids, or the monitor cancels.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let found = self.find(ids, monitor)?;
         let slots: Vec<Option<usize>> =
@@ -71,7 +71,7 @@ impl Shards {
     /// the index are ignored.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of keys, the vectors have no keys, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of keys, the vectors have no keys, or the monitor cancels.
     pub fn allow_each_keys<S: AsRef<str>>(
         &self,
         starts: &[usize],
@@ -95,7 +95,7 @@ impl Shards {
     /// Like [`allow_each_mask`](Self::allow_each_mask), with a matrix that is packed already.
     ///
     /// # Errors
-    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    /// The errors of [`allow_each_mask`](Self::allow_each_mask).
     pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
         marks.check(self.len())?;
         let words = marks.rows().map(|row| self.marked(row, monitor));

@@ -184,7 +184,7 @@ impl Shards {
     /// The positions of the vectors with these ids; −1 for those that do not exist.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn find(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<i64>> {
         let mut found = vec![-1; ids.len()];
         for (shard, &start) in self.shards.iter().zip(&self.starts) {
@@ -201,7 +201,7 @@ impl Shards {
     /// The ids of the vectors with these keys; `None` for those that do not exist.
     ///
     /// # Errors
-    /// The vectors have no keys, or a cancelling monitor.
+    /// The vectors have no keys, or the monitor cancels.
     pub fn find_keys<S: AsRef<str>>(&self, keys: &[S], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>> {
         let mut found = vec![None; keys.len()];
         for shard in &self.shards {

@@ -44,7 +44,7 @@ impl Shards {
     /// many lists, even if they hold fewer than k vectors.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn search_positions(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -68,7 +68,7 @@ impl Shards {
     /// The `k` best vectors for each query (nq, d): scores, and ids in place of positions.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn search(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -84,7 +84,7 @@ impl Shards {
     /// All vectors that score at least `floors`, one number per query, with positions in place of ids.
     ///
     /// # Errors
-    /// Those of [`Index::search_above`](crate::Index::search_above).
+    /// The errors of [`Index::search_above`](crate::Index::search_above).
     pub fn search_above(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -103,7 +103,7 @@ impl Shards {
     /// each of the candidates' ids.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -119,7 +119,7 @@ impl Shards {
     /// exact](Candidates::certified).
     ///
     /// # Errors
-    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    /// The errors of [`Index::search_certified`](crate::Index::search_certified).
     pub fn certifiable_candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -137,7 +137,7 @@ impl Shards {
     /// The `k` best by the upper bound on their exact scores, divided by ‖q‖: bounds and positions.
     ///
     /// # Errors
-    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    /// The errors of [`Index::search_certified`](crate::Index::search_certified).
     pub fn search_bounds(
         &self,
         queries: ArrayView2<'_, f32>,
