@@ -38,7 +38,7 @@ class Completion(argparse.Action):
 
 
 def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Have arguments that name files completed by them."""
+    """Complete arguments that name files with file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

@@ -1,4 +1,4 @@
-"""Vectors so long beside the others that these cannot be told apart."""
+"""Vectors so long that the others can hardly be told apart."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FEW = 20
 
 
 class LengthWarning(UserWarning):
-    """A few vectors to train on are many times as long as all others, whose codes will be worse for it."""
+    """A few training vectors are many times as long as all others, whose codes will be worse for it."""
 
 
 def warn_of_lengths(X: NDArray[Any], weights: NDArray[np.float64] | None, n_jobs: int | None) -> None:
-    """Warn of a few rows of `X` (n, d) far longer than all others: a mistake in the data, as likely as not.
+    """Warn of a few rows of `X` (n, d) far longer than all others, quite possibly a mistake in the data.
 
-    Lengths may spread as they like; it is a gap among the largest that tells. Rows of weight 0 do not count.
+    Any spread of lengths is fine; the criterion is a gap among the largest. Rows of weight 0 do not count.
     """
     norms = _core.norms(X, None, n_jobs)
     if weights is not None:

@@ -1,7 +1,8 @@
-"""What a folder of shards holds: `manifest.json`, replaced as a whole by every change.
+"""The contents of a folder of shards: `manifest.json`, replaced as a whole by every change.
 
 A reader sees the manifest of one version or that of the next, never a mixture. Files that a manifest names are never
-written again; those of the version before the current one are kept, so that who has read the manifest finds its files.
+modified; those of the version before the current one are kept, so that a process that has read that manifest finds its
+files.
 """
 
 from __future__ import annotations
@@ -92,12 +93,12 @@ class Manifest:
 
     @property
     def settings(self) -> tuple[str, bool, bool, bool]:
-        """What an index of it measures and keeps."""
+        """Return what an index with this manifest measures and keeps."""
         return self.metric, self.scale, self.exact_norms, self.residuals
 
 
 def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None) -> str:
-    """Name codebooks (M, K, d), and lists, by a hash of their bytes: codes of others are sums of other codewords."""
+    """Identify codebooks (M, K, d), and lists, by a hash of their bytes: other codebooks give codes another meaning."""
     digest = hashlib.sha256(repr(codebooks.shape).encode())
     digest.update(np.ascontiguousarray(codebooks, dtype="<f4").tobytes())
     if lists is not None:
@@ -111,7 +112,7 @@ def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None
 
 
 def crc_of(path: Path) -> int:
-    """Checksum of a file."""
+    """Return the checksum of a file."""
     crc = 0
     with path.open("rb") as file:
         while piece := file.read(1 << 22):
@@ -127,7 +128,7 @@ def read(folder: Path) -> Manifest:
     OSError
         It cannot be read.
     ValueError
-        It is none, or of a later version of the format.
+        It is not a manifest, or is of a later version of the format.
     """
     path = folder / MANIFEST
     if folder.is_file():
@@ -199,7 +200,7 @@ def _refuse_negative(name: str, value: Any, most: int = 2**63 - 1) -> None:
 
 
 def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manifest:
-    """Replace the manifest by what `change` makes of the current one, None where there is none yet.
+    """Replace the manifest by what `change` makes of the current one, which is None if there is none yet.
 
     Writers take turns. `change` may rename finished files into the folder; after an error they are deleted.
     """
@@ -210,14 +211,14 @@ def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manif
         except BaseException:
             if current is not None:
                 with contextlib.suppress(OSError, ValueError):
-                    _tidy(folder, read(folder))  # the new one, if the error came after it took its place
+                    _tidy(folder, read(folder))  # the new one, if the error came after it was put in place
             raise
         _tidy(folder, made)
     return made
 
 
 def _committed(folder: Path, current: Manifest | None, made: Manifest) -> Manifest:
-    """Write the manifest, which takes the place of the current one."""
+    """Write the manifest, which replaces the current one."""
     version = 0 if current is None else current.version + 1
     made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
     more = {"n_lists": made.n_lists, "keys": made.keys}
@@ -245,7 +246,7 @@ def _committed(folder: Path, current: Manifest | None, made: Manifest) -> Manife
 
 
 def sync(folder: Path) -> None:
-    """Have renames in the folder survive a power cut, where the system can."""
+    """Make renames in the folder survive a power cut, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -267,10 +268,10 @@ def _tidy(folder: Path, manifest: Manifest) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers out; the lock of a process that dies is free."""
+    """Keep other writers out; the lock of a process that dies is released."""
     try:
         import fcntl
-    except ImportError:  # where there is none, one process at a time may write
+    except ImportError:  # without it, only one process may write at a time
         yield
         return
     with (folder / ".lock").open("a") as file:

@@ -1,4 +1,4 @@
-"""How much time training and encoding take: one word for the parameters that decide it."""
+"""How much time training and encoding take: one word for the parameters that determine it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["EFFORTS", "Effort"]
 
 
 class Effort(NamedTuple):
-    """What a word for the effort stands for."""
+    """The parameters that a word for the effort selects."""
 
     rounds: int
     """Of local search, in encoding."""
@@ -22,7 +22,7 @@ class Effort(NamedTuple):
     """The most iterations where there are none with noise."""
 
     def of_group(self) -> Effort:
-        """Return what each of several groups of codebooks takes."""
+        """Return the effort for each of several groups of codebooks."""
         return self._replace(anneal=self.anneal // 2, max_iter=self.max_iter // 2, alone=self.alone // 2)
 
 

@@ -1,4 +1,4 @@
-"""Which of some ways to split the dimensions into groups is best: each is tried."""
+"""Which of several ways to split the dimensions into groups is best: each is tried."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ SAMPLE = 50_000
 
 
 def best_split(whole: Trainer, rest: Rest, n_groups: int) -> Groups:
-    """Return the split with the least squared error after a short training: of vectors trained on, and of others.
+    """Return the split with the least squared error after a short training, over training vectors and others.
 
-    Where vectors are few, those that are trained on are searched too. There are as many to a codeword as the whole has.
+    If there are few vectors, an index holds the training vectors themselves, so their error counts too. There are as
+    many of them per codeword as in the whole.
     """
     n_codewords, directions = min(whole.n_codewords, CODEWORDS_TRIED), whole.objective.directions
     covariance = _covariance(rest, directions, whole.seed)
@@ -70,7 +71,7 @@ def best_split(whole: Trainer, rest: Rest, n_groups: int) -> Groups:
 
 
 def _covariance(rest: Rest, directions: Floats | None, seed: int) -> Doubles:
-    """Second moments about the mean, by weight, of vectors as directions stretch them."""
+    """Return second moments about the mean, by weight, of vectors stretched by directions."""
     d = rest.shape[1]
     drawn, drawn_weights = rest.drawn(SAMPLE, seed)
     total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))
