@@ -102,7 +102,7 @@ def show(result: dict[str, Any]) -> None:
     print(recall_table(result["recall"]))
     if "probes" in result:
         best = result["probes"][0]["best"]
-        rows = [["lists gone through", "vectors", "time a query", f"true best {best}, first {best}"]]
+        rows = [["lists gone through", "vectors", "time per query", f"true best {best}, first {best}"]]
         for entry in result["probes"]:
             share = f"{entry['share']:.1%}"
             rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
