@@ -321,7 +321,7 @@ fn range(table: &[f32]) -> Option<(f32, f32)> {
 mod tests {
     use super::*;
     use crate::codes::packed::{BLOCK, Line};
-    use crate::scan::kernel::Kernel;
+    use crate::scan::kernel::ScanKernel;
     use crate::scan::score::Scorer;
     use crate::scan::tables::Tables;
     use ndarray::{Array3, ArrayView3};
@@ -380,7 +380,7 @@ mod tests {
 
             let Some(mut bounds) = Bounds::new(tables, 0, layout) else { return Ok(()) };
             let bases = [0.0, bases * (next() - 0.5)];
-            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let scores = bases.map(|base| Scorer { tables, adjust, base, layout, kernel }.block(0, &lines));
             let mut floors = scores.concat();
             if is_sorted {
@@ -412,7 +412,7 @@ mod tests {
         (0..256).all(|code| {
             let lines: Vec<Line> = vec![[code as u8; BLOCK], [0; BLOCK]];
             let layout = Layout::bytes(2);
-            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let floor = Scorer { tables, adjust, base: 0.0, layout, kernel }.lane(0, &lines, 0);
             let mut bounds = Bounds::new(tables, 0, layout).expect("finite and small");
             bounds.enter(adjust, 0.0);

@@ -1,6 +1,6 @@
 //! The task of a search: the codes, the queries, and what each of them may find.
 
-use super::kernel::Kernel;
+use super::kernel::ScanKernel;
 use super::tables::Tables;
 use super::{Each, Probe, Probes, Segment};
 use crate::codes::packed::BLOCK;
@@ -20,7 +20,7 @@ pub(super) struct Plan<'a> {
     pub(super) probes: Probes<'a>,
     pub(super) each: Each<'a>,
     pub(super) tables: &'a Tables,
-    pub(super) kernel: Kernel,
+    pub(super) kernel: ScanKernel,
     /// The number of vectors that each query may find.
     pub(super) n: Vec<usize>,
     /// The number of blocks before each segment; and the total.
@@ -40,7 +40,7 @@ impl<'a> Plan<'a> {
         k: usize,
         isa: Isa,
     ) -> Result<Self> {
-        let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
+        let kernel = ScanKernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
         probes.check(segments.len(), tables.n_queries())?;
         each.check(tables.n_queries())?;
         let mut starts = vec![0];

@@ -5,7 +5,7 @@ use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
 use super::each::Own;
-use super::kernel::{AHEAD, Kernel, TOGETHER};
+use super::kernel::{AHEAD, ScanKernel, TOGETHER};
 use super::plan::Plan;
 use super::score::Scorer;
 use crate::codes::packed::{BLOCK, Line};
@@ -27,7 +27,7 @@ pub(super) struct Scanner<'a> {
     /// The present segment, if there is one.
     at: usize,
     scorer: Scorer<'a>,
-    kernel: Kernel,
+    kernel: ScanKernel,
     /// The lines that follow the present segment.
     soon: &'a [Line],
     /// The search does not look for vectors that score less.

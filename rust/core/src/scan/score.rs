@@ -1,7 +1,7 @@
 //! The table sums, which score every candidate, or bound its score.
 
 use super::adjust::Adjust;
-use super::kernel::Kernel;
+use super::kernel::ScanKernel;
 use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, Layout, Line};
@@ -19,7 +19,7 @@ pub(super) struct Scorer<'a> {
     pub(super) adjust: Adjust<'a>,
     pub(super) base: f32,
     pub(super) layout: Layout,
-    pub(super) kernel: Kernel,
+    pub(super) kernel: ScanKernel,
 }
 
 impl Scorer<'_> {

@@ -20,7 +20,7 @@ use std::arch::x86_64::*;
 /// Blocks that share the rows of a table.
 const GROUP: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "avx2")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -43,7 +43,7 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isi
     }
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long). The 16-bit sums are split into those of even and odd
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long). The 16-bit sums are split into those of even and odd
 /// vectors.
 #[target_feature(enable = "avx2")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
 const GROUP: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -65,7 +65,7 @@ pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m51
     _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();

@@ -38,7 +38,7 @@ impl ByteTables {
 
 /// A filter that this machine can run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kernel {
+pub(super) struct ScanKernel {
     isa: Isa,
     /// With [`Isa::Avx2`]: whether nibbles are looked up with AVX-512, on a machine whose AVX-512 lacks the VBMI that
     /// [`Isa::Avx512`] requires.
@@ -46,7 +46,7 @@ pub(super) struct Kernel {
     is_wide: bool,
 }
 
-impl Kernel {
+impl ScanKernel {
     /// `None` if the machine lacks `isa`.
     pub(super) fn new(isa: Isa) -> Option<Self> {
         let is_wide = isa == Isa::Avx2 && !Isa::Avx512.is_available() && has_avx512bw();
@@ -237,9 +237,9 @@ mod tests {
                 _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
             };
             let want_wide = naive(&lines, &tables, wide_limit);
-            let wide = Kernel { isa: Isa::Avx2, is_wide: true };
+            let wide = ScanKernel { isa: Isa::Avx2, is_wide: true };
             let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
-            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new).chain(wide) {
+            for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, ahead, &mut hits);
                 prop_assert_eq!(&hits, &want, "{:?}", kernel);
@@ -284,7 +284,7 @@ mod tests {
         });
         // What was there before stays.
         let want: Vec<u32> = std::iter::once(7.0).chain(want).map(f32::to_bits).collect();
-        for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
+        for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new) {
             let mut scores = vec![7.0];
             let is_done = kernel.sums(&lines, &vectors, &tables, base, &mut scores);
             assert_eq!(is_done, matches!(kernel.isa, Isa::Avx2 | Isa::Avx512), "{kernel:?}");

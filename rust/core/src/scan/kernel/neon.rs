@@ -14,7 +14,7 @@ pub(super) const PARTS: usize = BLOCK / LANES;
 /// Blocks that share each load of a table.
 const GROUP: usize = 2;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "neon")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
     let m = tables.len();
@@ -35,7 +35,7 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
     }
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long).
 #[target_feature(enable = "neon")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     let m = tables.len();

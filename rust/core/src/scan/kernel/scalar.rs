@@ -5,7 +5,7 @@ use crate::codes::packed::{BLOCK, Line};
 /// Vectors whose sums are kept in general-purpose registers at once; with 64 sums in memory it takes 1.4 times as long.
 const LANES: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     for (lines, hits) in lines.chunks_exact(tables.len()).zip(hits) {
         let mut marks = 0;

@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 /// Blocks that share each load of a table: their sums are eight registers of the 16.
 const GROUP: usize = 4;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 #[target_feature(enable = "avx2")]
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],
@@ -77,7 +77,7 @@ fn filter_blocks<const N: usize>(
     hits
 }
 
-/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 8 numbers, by the lower three bits of
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 8 numbers, by the lower three bits of
 /// each index; the fourth bit chooses between two such lookups.
 #[target_feature(enable = "avx2")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(

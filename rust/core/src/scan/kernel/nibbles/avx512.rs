@@ -16,7 +16,7 @@ const GROUP: usize = 8;
 /// A filter for some subset of AVX-512: how each half of 64 bytes looks up a table, and how whole bytes do.
 macro_rules! filter {
     ($name:ident, $features:literal, $lower:ident, $upper:ident, $tables:path, $look_up:path) => {
-        /// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+        /// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
         #[target_feature(enable = $features)]
         pub(in crate::scan::kernel) fn $name(
             lines: &[Line],
@@ -129,7 +129,7 @@ fn broadcast(table: &[u8; 16]) -> __m512i {
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
 }
 
-/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 16 numbers by the lower four bits of
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 16 numbers by the lower four bits of
 /// each index.
 #[target_feature(enable = "avx512f")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(

@@ -11,7 +11,7 @@ use std::arch::aarch64::*;
 /// Blocks that share each load of a table: their sums are 16 registers of the 32.
 const GROUP: usize = 4;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 #[target_feature(enable = "neon")]
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],

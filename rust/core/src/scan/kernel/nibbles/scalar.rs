@@ -4,7 +4,7 @@ use super::Pair;
 use crate::codes::packed::Line;
 use crate::scan::kernel::scalar;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],
     pairs: &[Pair],
