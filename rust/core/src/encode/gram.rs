@@ -4,7 +4,7 @@
 //! of a codebook does not change which of them is best. The step is the smallest with which no sum of rows, one for
 //! each other codebook, exceeds [`LARGEST`]. So sums are exact, in whatever order they are added.
 
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use rayon::prelude::*;
 
 /// The largest magnitude of a sum of rows, in steps; the rest of the 16-bit range is for the vector's own scores.
@@ -15,7 +15,7 @@ pub(super) const LARGEST: i16 = 20_000;
 pub(super) struct Gram {
     /// `[other codebook][codebook][codeword]`: each entry is the row of the codeword over the codewords of the other
     /// codebook; 0 if that is its own codebook, and for padding.
-    data: Vec<Levels>,
+    data: Vec<LevelBlock>,
     /// For each row and codebook, the middle that the numbers are relative to.
     middles: Vec<f32>,
     /// The value of one step.
@@ -59,7 +59,7 @@ impl Gram {
         let mut middles: Vec<f32> =
             spreads.into_iter().map(|(middle, _)| (middle * inverse).round()).collect();
         let rows = books * stride;
-        let mut data = vec![Levels::ZERO; rows * books * stride / LEVELS];
+        let mut data = vec![LevelBlock::ZERO; rows * books * stride / LEVELS];
         data.par_chunks_mut(rows * stride / LEVELS).enumerate().for_each(|(other, data)| {
             for (i, to) in data.chunks_exact_mut(stride / LEVELS).enumerate() {
                 if books == 1 || other != i / stride {
@@ -79,7 +79,7 @@ impl Gram {
 
     /// The row of codeword `k` of `book` over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[Levels] {
+    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[LevelBlock] {
         &self.block(other)[(book * self.stride + k) * self.width()..][..self.width()]
     }
 
@@ -97,7 +97,7 @@ impl Gram {
 
     /// The rows of all codewords of all codebooks over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn block(&self, other: usize) -> &[Levels] {
+    pub(super) fn block(&self, other: usize) -> &[LevelBlock] {
         let size = self.books * self.stride * self.width();
         &self.data[other * size..][..size]
     }

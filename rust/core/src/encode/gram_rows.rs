@@ -2,7 +2,7 @@
 //! [`local_search_tables`](super::local_search_tables) reads.
 
 use super::gram::Gram;
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use crate::isa::HALF;
 
 /// Codewords per codebook up to which tables pay off.
@@ -10,7 +10,7 @@ pub(super) const MOST: usize = LEVELS;
 
 /// The rows of the Gram matrix, one after the other, each over all codebooks.
 pub(super) struct GramRows {
-    data: Vec<Levels>,
+    data: Vec<LevelBlock>,
     /// Entries per codebook in a row.
     pub(super) size: usize,
     /// Registers per row.
@@ -25,7 +25,7 @@ impl GramRows {
         }
         let size = k.next_multiple_of(HALF);
         let width = (m * size).div_ceil(LEVELS);
-        let mut data = vec![Levels::ZERO; m * size * width];
+        let mut data = vec![LevelBlock::ZERO; m * size * width];
         for (row, to) in data.chunks_exact_mut(width).enumerate() {
             let (book, codeword) = (row / size, row % size);
             if codeword < k {
@@ -38,7 +38,7 @@ impl GramRows {
     }
 
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, codeword: usize) -> &[Levels] {
+    pub(super) fn row(&self, book: usize, codeword: usize) -> &[LevelBlock] {
         &self.data[(book * self.size + codeword) * self.width..][..self.width]
     }
 }

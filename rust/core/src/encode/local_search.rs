@@ -23,7 +23,7 @@
 //! The alternative, keeping M tables per vector up to date with every change, reads two rows over all codebooks per
 //! change, whose addresses are known only after the previous choice: it takes 1.6 times as long.
 
-use super::levels::{self, LEVELS, Levels};
+use super::levels::{self, LEVELS, LevelBlock};
 use super::local_search_tables;
 use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
@@ -273,7 +273,7 @@ impl Search {
             *lane = (codeword + l) as i16;
         }
         let keys = L::load(&lanes);
-        let mut levels = [Levels::ZERO; R];
+        let mut levels = [LevelBlock::ZERO; R];
         for turn in turns {
             let v = turn.vector as usize;
             let (Some(state), Some(code)) = (states.get(v), trial.get(v * m..v * m + m)) else { continue };

@@ -11,7 +11,7 @@
 //! turns are cheaper than changes.
 
 use super::gram_rows::GramRows;
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
 use super::space::Space;
@@ -50,11 +50,11 @@ impl Plan {
 /// The tables of a vector, each `[codebook][codeword]`.
 struct Tables {
     /// Sums of Gram rows of the code that is kept and of the one on trial.
-    kept: Vec<Levels>,
-    trial: Vec<Levels>,
+    kept: Vec<LevelBlock>,
+    trial: Vec<LevelBlock>,
     /// The vector's own scores, and its projections.
-    own: Vec<Levels>,
-    projections: Vec<Levels>,
+    own: Vec<LevelBlock>,
+    projections: Vec<LevelBlock>,
 }
 
 /// The search for one vector.
@@ -79,7 +79,7 @@ pub(super) fn run<L: Level>(
     codes: &mut [u8],
 ) {
     let plan = Plan::new(space, rounds, seed);
-    let room = || vec![Levels::ZERO; rows.width];
+    let room = || vec![LevelBlock::ZERO; rows.width];
     let mut tables = Tables { kept: room(), trial: room(), own: room(), projections: room() };
     for (v, code) in codes.chunks_exact_mut(space.n_codebooks).enumerate() {
         tables.bring(vectors, space, rows, v, code);
@@ -104,7 +104,7 @@ impl Tables {
     /// Loads vector `v`.
     #[inline(always)]
     fn bring(&mut self, vectors: &Rounded, space: &Space<'_>, rows: &GramRows, v: usize, code: &[u8]) {
-        self.trial.fill(Levels::ZERO);
+        self.trial.fill(LevelBlock::ZERO);
         for (book, &codeword) in code.iter().enumerate() {
             let place = vectors.place(space, book, v).start;
             part_mut(&mut self.own, book, rows.size).copy_from_slice(&vectors.own[place].0[..rows.size]);
@@ -319,14 +319,14 @@ impl One<'_> {
 
 /// The numbers of one codebook.
 #[inline(always)]
-fn part(levels: &[Levels], book: usize, size: usize) -> &[i16] {
+fn part(levels: &[LevelBlock], book: usize, size: usize) -> &[i16] {
     // A codebook takes half of a register of levels, or a whole one.
     let at = book * size;
     &levels[at / LEVELS].0[at % LEVELS..][..size]
 }
 
 #[inline(always)]
-fn part_mut(levels: &mut [Levels], book: usize, size: usize) -> &mut [i16] {
+fn part_mut(levels: &mut [LevelBlock], book: usize, size: usize) -> &mut [i16] {
     let at = book * size;
     &mut levels[at / LEVELS].0[at % LEVELS..][..size]
 }

@@ -4,7 +4,7 @@
 //! A score is relative to the middle of its codebook's scores: a common offset does not change which codeword is best.
 
 use super::lanes;
-use super::levels::{self, LEVELS, Levels};
+use super::levels::{self, LEVELS, LevelBlock};
 use super::space::{Space, Vector};
 use super::state::State;
 use crate::isa::Level;
@@ -19,9 +19,9 @@ const OWN: f32 = 12_000.0;
 pub(super) struct Rounded {
     pub(super) states: Vec<State>,
     /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
-    pub(super) own: Vec<Levels>,
+    pub(super) own: Vec<LevelBlock>,
     /// Their projections, relative to the middle of their codebook, as fractions of `reach`; laid out like `own`.
-    pub(super) projections: Vec<Levels>,
+    pub(super) projections: Vec<LevelBlock>,
     /// One vector's scores before they are rounded.
     scores: Vec<f32>,
     /// Middle and half of the width of its numbers, by codebook.
@@ -34,9 +34,9 @@ impl Rounded {
         let size = space.n_books() * space.stride / LEVELS * n;
         self.states.clear();
         self.states.resize(n, State::default());
-        self.own.resize(size, Levels::ZERO);
+        self.own.resize(size, LevelBlock::ZERO);
         if space.beta > 0.0 {
-            self.projections.resize(size, Levels::ZERO);
+            self.projections.resize(size, LevelBlock::ZERO);
         }
     }
 
