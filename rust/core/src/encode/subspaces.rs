@@ -126,7 +126,7 @@ impl Encode for SubspaceEncoder {
         let chunks = codes.as_slice_mut().expect("fresh").par_chunks_mut(rows * m).enumerate();
         let failed = chunks
             .map_init(
-                || Scratch::new(self, rows),
+                || SubspaceScratch::new(self, rows),
                 |scratch, (i, codes)| {
                     scratch.read(self, target, i * rows, codes.len() / m)?;
                     scratch.choose(self, codes);
@@ -181,7 +181,7 @@ fn in_space(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Res
 }
 
 /// The workspace of one thread.
-struct Scratch {
+struct SubspaceScratch {
     rows: Rows,
     /// The vectors, centered.
     x: Vec<f32>,
@@ -190,7 +190,7 @@ struct Scratch {
     desks: Vec<Desk>,
 }
 
-impl Scratch {
+impl SubspaceScratch {
     fn new(encoder: &SubspaceEncoder, rows: usize) -> Self {
         let tiles = Tiles::new(rows, encoder.dim);
         let columns = encoder.rotation.as_ref().map_or(0, |rotation| rotation.panels.columns());
