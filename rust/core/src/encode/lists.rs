@@ -79,7 +79,7 @@ impl ListFinder {
         let chunks = lists.par_chunks_mut(rows).zip(losses.par_chunks_mut(rows)).enumerate();
         let failed = chunks
             .map_init(
-                || Desk::new(self.dim, rows),
+                || ListDesk::new(self.dim, rows),
                 |desk, (i, (lists, losses))| {
                     let read = &mut desk.x[..lists.len() * self.dim];
                     read_finite(x, "X", i * rows, read)?;
@@ -93,7 +93,7 @@ impl ListFinder {
 }
 
 /// The workspace of one thread.
-struct Desk {
+struct ListDesk {
     x: Vec<f32>,
     tiles: Tiles,
     products: Vec<f32>,
@@ -101,7 +101,7 @@ struct Desk {
     about: Vec<(f32, f32, f64, f32)>,
 }
 
-impl Desk {
+impl ListDesk {
     fn new(dim: usize, rows: usize) -> Self {
         let tiles = Tiles::new(rows, dim);
         let products = vec![0.0; tiles.rows() * STRIP];
@@ -111,7 +111,7 @@ impl Desk {
 
 struct Find<'a> {
     finder: &'a ListFinder,
-    desk: &'a mut Desk,
+    desk: &'a mut ListDesk,
     lists: &'a mut [u32],
     losses: &'a mut [f32],
 }
@@ -121,7 +121,7 @@ impl Kernel for Find<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         let ListFinder { dim, strips, mean, extra, scale, .. } = self.finder;
-        let Desk { x, tiles, products, about } = self.desk;
+        let ListDesk { x, tiles, products, about } = self.desk;
         let rows = self.lists.len();
         for (r, x) in x.chunks_exact(*dim).take(rows).enumerate() {
             tiles.set(r, x.iter().zip(mean).map(|(x, m)| (x - m) * scale));
