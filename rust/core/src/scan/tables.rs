@@ -324,18 +324,18 @@ fn products<const Q: usize>(
     queries: &[[f32; Q]],
     used: &Range<usize>,
 ) -> [[[f32; LANES]; STRIP / LANES]; Q] {
-    let mut sums = [[Lanes::ZERO; STRIP / LANES]; Q];
+    let mut sums = [[LaneSums::ZERO; STRIP / LANES]; Q];
     let mut first = used.start;
     while first < used.end {
         let span = first..((first / SPAN + 1) * SPAN).min(used.end);
         first = span.end;
         let (rows, queries) = (&strip[span.clone()], &queries[span]);
-        let mut partial = [[Lanes::ZERO; STRIP / LANES]; Q];
+        let mut partial = [[LaneSums::ZERO; STRIP / LANES]; Q];
         for (row, values) in rows.iter().zip(queries) {
             let row: &[[f32; LANES]] = row.as_chunks().0;
             for q in 0..Q {
                 for i in 0..STRIP / LANES {
-                    partial[q][i] = partial[q][i].add(Lanes(row[i]).scale(values[q]));
+                    partial[q][i] = partial[q][i].add(LaneSums(row[i]).scale(values[q]));
                 }
             }
         }
@@ -361,9 +361,9 @@ const LANES: usize = 16;
 
 /// [`LANES`] numbers, treated as one value.
 #[derive(Clone, Copy)]
-struct Lanes([f32; LANES]);
+struct LaneSums([f32; LANES]);
 
-impl Lanes {
+impl LaneSums {
     const ZERO: Self = Self([0.0; LANES]);
 
     #[inline(always)]
