@@ -101,7 +101,7 @@ pub fn train_on<S: Shards>(
 ) -> Result<Trained<S::Codes>> {
     let passes = (training.annealed() + training.iterations() + 2) as u64;
     let pass = Cell::new(0);
-    let run = Run::new(shards, training, monitor, passes, &pass)?;
+    let run = TrainingRun::new(shards, training, monitor, passes, &pass)?;
     let (mut codebooks, mut codes) = run.start()?;
     let mut partial = false;
     // If there are no more vectors than codewords, the start is exact, and nothing is left to learn.
@@ -111,7 +111,7 @@ pub fn train_on<S: Shards>(
             None => (codebooks, codes) = run.annealed(&codebooks, &codes, iteration)?,
             Some((part, own)) => {
                 let own = {
-                    let run = Run::new(&part, training, monitor, passes, &pass)?;
+                    let run = TrainingRun::new(&part, training, monitor, passes, &pass)?;
                     let (better, own) = run.annealed(&codebooks, &own, iteration)?;
                     codebooks = better;
                     own
@@ -146,7 +146,7 @@ pub fn train_on<S: Shards>(
 }
 
 /// The state of a training run.
-struct Run<'a, S> {
+struct TrainingRun<'a, S> {
     shards: &'a S,
     training: &'a Training,
     moments: Moments,
@@ -156,7 +156,7 @@ struct Run<'a, S> {
     pass: &'a Cell<u64>,
 }
 
-impl<'a, S: Shards> Run<'a, S> {
+impl<'a, S: Shards> TrainingRun<'a, S> {
     fn new(
         shards: &'a S,
         training: &'a Training,
@@ -271,7 +271,7 @@ impl<'a, S: Shards> Run<'a, S> {
         let pass = self.pass.replace(self.pass.get() + 1);
         let encoder = encoder(codebooks, selection, objective, encoding.for_training(pass_seed(seed, pass)))?;
         let passes = self.passes;
-        work(&*encoder, &Part { monitor: self.monitor, pass, passes })
+        work(&*encoder, &PassProgress { monitor: self.monitor, pass, passes })
     }
 
     /// A monitor for work within a pass, which only checks whether to go on.
@@ -283,13 +283,13 @@ impl<'a, S: Shards> Run<'a, S> {
 }
 
 /// Progress of one pass, reported as progress of the whole.
-struct Part<'a> {
+struct PassProgress<'a> {
     monitor: &'a dyn Monitor,
     pass: u64,
     passes: u64,
 }
 
-impl Monitor for Part<'_> {
+impl Monitor for PassProgress<'_> {
     fn report(&self, done: u64, total: u64) -> Result<()> {
         self.monitor.report(self.pass * total + done, self.passes * total)
     }
