@@ -57,8 +57,8 @@ def eigenvalue_allocation(X: Floats, M: int) -> Doubles:
     those that have room.
     """
     d = X.shape[1]
-    centred = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
-    variances, directions = np.linalg.eigh(centred.T @ centred / len(X))
+    centered = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
+    variances, directions = np.linalg.eigh(centered.T @ centered / len(X))
     sizes = [last - first for first, last in edges(d, M)]
     chosen: list[list[int]] = [[] for _ in range(M)]
     # Only ratios matter: the smallest variance that counts makes all logarithms positive.

@@ -28,8 +28,8 @@ impl Random {
 /// Vectors around a few centers, (n, d).
 fn vectors(n: usize, d: usize, seed: u64) -> Array2<f32> {
     let mut random = Random(seed);
-    let centres = Array2::from_shape_simple_fn((9, d), || 4.0 * random.near());
-    Array2::from_shape_fn((n, d), |(i, j)| centres[[i * 7 % 9, j]] + random.near())
+    let centers = Array2::from_shape_simple_fn((9, d), || 4.0 * random.near());
+    Array2::from_shape_fn((n, d), |(i, j)| centers[[i * 7 % 9, j]] + random.near())
 }
 
 fn codebooks(m: usize, k: usize, d: usize, seed: u64) -> Codebooks {

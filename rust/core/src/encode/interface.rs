@@ -6,7 +6,7 @@ use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use ndarray::{Array1, Array2};
 
-/// A way of choosing codes for vectors, made for given codebooks: see [`encoder`].
+/// A way of choosing codes for vectors, made for given codebooks: see [`encoder`](fn@super::encoder).
 pub trait Encode: Send + Sync {
     /// Codes (n, M) of `x` (n, d).
     ///

@@ -25,13 +25,13 @@ pub(super) fn normalise(codebooks: &Codebooks, books: usize) -> (Vec<f32>, f32, 
     let times = (m / books) as f64;
     let center = |j: usize| times * means.iter().map(|mean| f64::from(mean[j])).sum::<f64>();
     let mut center: Vec<f32> = (0..d).map(|j| center(j) as f32).collect();
-    let mut centred = words.clone();
-    for (book, mean) in centred.chunks_exact_mut(k * d).zip(&means) {
+    let mut centered = words.clone();
+    for (book, mean) in centered.chunks_exact_mut(k * d).zip(&means) {
         book.chunks_exact_mut(d).for_each(|word| word.iter_mut().zip(mean).for_each(|(c, mean)| *c -= mean));
     }
     let square = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
-    if square(&center) > FAR * square(&centred) / (books * k) as f64 {
-        words = centred;
+    if square(&center) > FAR * square(&centered) / (books * k) as f64 {
+        words = centered;
     } else {
         center.fill(0.0);
     }

@@ -63,11 +63,11 @@ impl Scores {
         // The factor −2 of the score is exact, so it may as well be applied here.
         let factor = -2.0 * encoder.scale;
         for (r, row) in rows.enumerate() {
-            let centred = row.x.iter().zip(&encoder.center);
+            let centered = row.x.iter().zip(&encoder.center);
             match row.base {
-                None => self.tiles.set(r, centred.map(|(x, center)| (x - center) * factor)),
+                None => self.tiles.set(r, centered.map(|(x, center)| (x - center) * factor)),
                 Some(base) => {
-                    let left = centred.zip(base);
+                    let left = centered.zip(base);
                     self.tiles.set(r, left.map(|((x, center), base)| (x - base - center) * factor));
                 }
             }

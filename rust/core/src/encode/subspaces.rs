@@ -68,11 +68,11 @@ impl SubspaceEncoder {
         let mut books = Vec::new();
         for words in words {
             let mean = words.mapv(f64::from).mean_axis(ndarray::Axis(0)).expect("at least one codeword");
-            let centred: Vec<f32> = words
+            let centered: Vec<f32> = words
                 .outer_iter()
                 .flat_map(|word| (&word.mapv(f64::from) - &mean).mapv(|c| c as f32))
                 .collect();
-            books.push(Nearest::new(isa, &centred, words.ncols()));
+            books.push(Nearest::new(isa, &centered, words.ncols()));
             means.extend(mean);
         }
         let center = match rotation {

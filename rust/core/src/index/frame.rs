@@ -51,7 +51,7 @@ impl Frame {
     }
 
     /// Subtracts the medians from the codebooks, and the centroids' median from the centroids.
-    pub(super) fn centred(model: &Model) -> Self {
+    pub(super) fn centered(model: &Model) -> Self {
         let codebooks = &model.codebooks;
         let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
         let mut moved = Array3::<f32>::zeros((n_codebooks, n_codewords, dim));

@@ -74,7 +74,7 @@ pub struct Index {
     side: Side,
     frame: Frame,
     /// Whether numbers are −½‖x̄ − c‖²; in files of earlier versions they are −½‖x̄‖².
-    is_centred: bool,
+    is_centered: bool,
     /// M columns of codes, as nibbles if K ≤ 16, and one column of bytes if there is a side.
     packed: Store,
     /// The meaning of those bytes; `None` without vectors.
@@ -122,12 +122,12 @@ impl Index {
         Ok(Self { ids, ..self })
     }
 
-    fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
+    fn framed(model: Model, settings: Settings, is_centered: bool) -> Result<Self> {
         let side = Side::of(settings)?;
         model.centroids.as_ref().map_or(Ok(()), |centroids| centroids.check(&model.codebooks))?;
         let frame = match side {
-            Side::InverseNorm => Frame::centred(&model),
-            Side::SquaredNorm { .. } if is_centred => Frame::centred(&model),
+            Side::InverseNorm => Frame::centered(&model),
+            Side::SquaredNorm { .. } if is_centered => Frame::centered(&model),
             _ => Frame::plain(&model),
         };
         let packed = Store::Owned(PackedCodes::with(layout(&model, side))?);
@@ -139,7 +139,7 @@ impl Index {
             settings,
             side,
             frame,
-            is_centred,
+            is_centered,
             packed,
             column,
             numbers,
@@ -248,8 +248,8 @@ impl Index {
         &self.numbers
     }
 
-    pub(crate) fn is_centred(&self) -> bool {
-        self.is_centred
+    pub(crate) fn is_centered(&self) -> bool {
+        self.is_centered
     }
 
     fn encoder(&self) -> Result<&dyn Encode> {

@@ -18,7 +18,7 @@ impl State {
     }
 }
 
-/// A prepared change, to be passed to [`Index::apply`].
+/// A prepared change, to be passed to [`Index::apply`](super::Index::apply).
 #[must_use = "a change that is not applied does nothing"]
 pub struct Change {
     pub(super) state: State,

@@ -18,7 +18,7 @@ pub(crate) struct Parts {
     /// Where runs of intervals begin, and their edges.
     pub(crate) runs: Vec<(usize, Box<Edges>)>,
     pub(crate) numbers: Vec<f32>,
-    pub(crate) is_centred: bool,
+    pub(crate) is_centered: bool,
     pub(crate) ids: Option<Vec<i64>>,
     /// The next id; missing in older files.
     pub(crate) next_id: Option<u64>,
@@ -30,8 +30,9 @@ pub(crate) struct Parts {
 
 impl Index {
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys } = parts;
-        let mut index = Self::framed(model, settings, is_centred)?;
+        let Parts { packed, levels, runs, numbers, is_centered, ids, next_id, order, partition, keys } =
+            parts;
+        let mut index = Self::framed(model, settings, is_centered)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());

@@ -103,7 +103,7 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
         ("scale", settings.scale.to_string()),
         ("exact_norms", settings.exact_norms.to_string()),
         ("residuals", settings.residuals.to_string()),
-        ("centred", index.is_centred().to_string()),
+        ("centred", index.is_centered().to_string()),
         ("next_id", index.next_id().to_string()),
         ("order", index.order().name().to_owned()),
     ] {
@@ -201,7 +201,7 @@ impl Reader<'_> {
         };
         let runs = self.runs()?;
         let numbers = self.of_each("biases", n, self.floats("biases")?)?.unwrap_or_default();
-        let is_centred = self.optional("centred")?.unwrap_or(false);
+        let is_centered = self.optional("centred")?.unwrap_or(false);
         let ids = self.of_each("ids", n, self.integers("ids")?)?;
         let next_id = self.optional("next_id")?;
         let order = match self.has("order") {
@@ -216,7 +216,8 @@ impl Reader<'_> {
             Some(centroids) => Some(self.partition(centroids.n_lists(), n)?),
         };
         let keys = self.keys(n)?;
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys };
+        let parts =
+            Parts { packed, levels, runs, numbers, is_centered, ids, next_id, order, partition, keys };
         self.blame(Index::from_parts(model, settings, parts))
     }
 

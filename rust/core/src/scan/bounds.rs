@@ -35,14 +35,14 @@
 //!
 //! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
 //! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
-//! (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first order;
-//!   twice that is taken off the need, and `TINY` for products that underflow. Of a v far below 0 only its upper end is
-//! known; but −v − u|v| is least at the largest v, so that the end will do. A measure speaks of S in real numbers, and
-//!   nothing is taken off;
+//!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first
+//!   order; twice that is subtracted from the need, and `TINY` for products that underflow. For a v far below 0 only
+//!   its upper end is known; but −v − u|v| is least at the largest v, so the end suffices. A measure refers to S in
+//!   real numbers, and nothing is subtracted;
 //! - a lack in steps is an f32 subtraction, product (with a rounded 1 / step) and subtraction of ½; it is at most
 //!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 258 · 2⁻¹⁴ steps;
-//! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: 2⁻⁴⁸ of
-//!   each is taken off it.
+//! - everything else is f64, whose errors are far inside the two allowances, except for needs much larger than A: 2⁻⁴⁸
+//!   of each is subtracted.
 
 use super::adjust::{Adjust, interval};
 use super::kernel::ByteTables;

@@ -6,7 +6,7 @@
 //! apart, more of them are scored in f64, which takes longer.
 
 use super::margin::{Margin, Rounding, UNBOUNDED};
-use super::scaled::{Chunk, Inputs, centre, largest, longer, power};
+use super::scaled::{Chunk, Inputs, center, largest, longer, power};
 use super::scored;
 use super::shortlist::{Candidate, Shortlist};
 use crate::error::{Result, argument};
@@ -52,7 +52,7 @@ pub fn search(
     if u32::try_from(x.n()).is_err() {
         return Err(argument!("X", "has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
     }
-    let inputs = Inputs { x, queries, metric, isa: Isa::current()?, centre: centre(x, metric) };
+    let inputs = Inputs { x, queries, metric, isa: Isa::current()?, center: center(x, metric) };
     let mut hits = Hits::none(queries.n(), k, x.n())?;
     let k = k.min(x.n());
     let mut groups = (0..queries.n())
@@ -177,7 +177,7 @@ impl Group {
                 Metric::Cosine => normalise(row),
                 Metric::Euclidean => {}
             }
-            let square = squared_distance(row, &inputs.centre);
+            let square = squared_distance(row, &inputs.center);
             let scale = power(-exponent);
             tiles.set(i, row.iter().map(|&q| (f64::from(q) * scale) as f32));
             let length = longer(square.sqrt() * scale);
@@ -208,12 +208,12 @@ impl Group {
         for (i, query) in self.queries.iter_mut().enumerate() {
             inputs.queries.read(query.row, &mut row);
             let place = |(&q, &c): (&f32, &f32)| (f64::from(q) - f64::from(c)) * scale;
-            let largest = row.iter().zip(&inputs.centre).map(place).fold(0.0, |max, q| q.abs().max(max));
+            let largest = row.iter().zip(&inputs.center).map(place).fold(0.0, |max, q| q.abs().max(max));
             // A query that is too far away counts as 0, with bounds that exclude nothing.
             let fits = largest <= LARGEST;
             query.length = if fits { longer(query.square.sqrt() * scale) } else { UNBOUNDED };
             let place = |pair| if fits { place(pair) as f32 } else { 0.0 };
-            self.tiles.set(i, row.iter().zip(&inputs.centre).map(place));
+            self.tiles.set(i, row.iter().zip(&inputs.center).map(place));
         }
         self.placed = Some(exponent);
     }

@@ -20,7 +20,7 @@ pub(super) struct Inputs<'a> {
     pub(super) metric: Metric,
     pub(super) isa: Isa,
     /// Subtracted from rows and queries, so that distances lose no digits to a common offset.
-    pub(super) centre: Vec<f32>,
+    pub(super) center: Vec<f32>,
 }
 
 impl Inputs<'_> {
@@ -30,11 +30,11 @@ impl Inputs<'_> {
 
     /// Subtracts the center from the rows in `buffer`, which start at row `first`. Returns exponents e: the rows are
     /// still to be scaled by 2 to minus the first; the second is the scale they then have in all.
-    fn centred(&self, first: usize, buffer: &mut [f32]) -> (i32, i32) {
+    fn centered(&self, first: usize, buffer: &mut [f32]) -> (i32, i32) {
         let d = self.dim();
         let subtract = |buffer: &mut [f32], by: f32| {
             for row in buffer.chunks_exact_mut(d) {
-                row.iter_mut().zip(&self.centre).for_each(|(x, &c)| *x = by * *x - by * c);
+                row.iter_mut().zip(&self.center).for_each(|(x, &c)| *x = by * *x - by * c);
             }
             largest(buffer)
         };
@@ -50,7 +50,7 @@ impl Inputs<'_> {
 
 /// The median of each dimension over some rows, for distances; 0 for other metrics. Any center gives the right result;
 /// one near most rows lets f32 tell them apart, and a few outliers do not move a median.
-pub(super) fn centre(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
+pub(super) fn center(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
     let d = x.dim();
     if metric != Metric::Euclidean || x.n() == 0 {
         return vec![0.0; d];
@@ -95,7 +95,7 @@ impl Chunk {
                 (exponent, exponent)
             }
             Metric::Cosine => (0, 0),
-            Metric::Euclidean => inputs.centred(first, buffer),
+            Metric::Euclidean => inputs.centered(first, buffer),
         };
         let (mut squares, mut lengths) = (vec![0.0; n], vec![0.0; n]);
         let parts = buffer.par_chunks_mut(ROWS * d);

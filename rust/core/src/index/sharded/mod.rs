@@ -96,7 +96,7 @@ impl Shards {
             if index.model.centroids != one.model.centroids {
                 return Err(argument!("shards", "[{i}] has other lists than the first"));
             }
-            if index.settings != one.settings || index.is_centred != one.is_centred {
+            if index.settings != one.settings || index.is_centered != one.is_centered {
                 return Err(argument!("shards", "[{i}] measures or keeps something else than the first"));
             }
             if index.has_keys() != one.has_keys() {
