@@ -16,10 +16,10 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 __all__ = ["FilterLike", "FilterWarning", "as_filter", "warn_of_unknown"]
 
 FilterLike: TypeAlias = Any
-"""A mask, ids or keys, a range; or one of them for each query: lists, a sparse matrix, a boolean matrix."""
+"""A mask, ids or keys, a range; or one of them per query: lists, a sparse matrix, a boolean matrix."""
 
 _LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 
 
 class FilterWarning(UserWarning):

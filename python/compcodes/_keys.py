@@ -22,7 +22,7 @@ __all__ = ["as_key", "as_keys", "key_array", "listed"]
 _KINDS = "strings, integers, bytes, UUIDs or tuples of them"
 
 _DEEPEST = 100
-"""Tuples in one another: reading them back must not exceed what Python's stack holds."""
+"""The deepest nesting of tuples: reading them back must not exceed Python's stack."""
 
 
 def as_key(key: object, name: str = "ids") -> str:

@@ -16,7 +16,7 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 __all__ = ["Names"]
 
 _LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 
 
 class Names(NamedTuple):

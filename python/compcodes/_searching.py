@@ -33,7 +33,7 @@ __all__ = [
 Found: TypeAlias = (
     tuple[NDArray[np.float32], NDArray[Any]] | tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_]]
 )
-"""Scores, names and, if results were to be certified, whose are."""
+"""Scores, names and, if requested, for which queries the results are certified."""
 
 
 class Above(NamedTuple):

@@ -24,19 +24,19 @@ __all__ = ["NoWorkers", "Stuck", "Workers", "again", "same_version", "share_of_t
 T = TypeVar("T")
 
 LARGE = 8_000_000
-"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that
-takes the place of another; it warns of tasks above 10 MB."""
+"""Shared values up to this many bytes are part of a task. The scheduler then keeps them, and can give them to a worker
+that replaces another; it warns of tasks above 10 MB."""
 ATTEMPTS = 3
-"""How often work is begun, where a worker takes with it what cannot be computed again."""
+"""How often work is started in total, if a lost worker takes with it what cannot be recomputed."""
 STUCK = "the cluster does nothing of what it was asked for, after it lost workers: try again"
 LOOK = 5.0
-"""Seconds after which it is looked whether a cluster does anything."""
+"""Seconds between checks of whether a cluster is doing anything."""
 PATIENT_LOOKS = 3
-"""How often in a row it must do nothing to be given up."""
+"""How many checks in a row must find it idle before it is given up."""
 PROGRESS = 0.2
 """Seconds between two reports of progress."""
 PATIENCE = 60
-"""Seconds to wait for a worker where there is none."""
+"""Seconds to wait for a worker if there is none."""
 
 
 class Workers:

@@ -91,7 +91,7 @@ METHODS: dict[str, Method] = {
         Method("LSH", "signs of random projections, by Hamming distance", "RandomHyperplaneHash", {}, "n_bits", 8),
     )
 }
-"""By name; the paper's own and this package's first, then rivals."""
+"""Methods by name; the paper's own and this package's first, then rivals."""
 
 
 @dataclass

@@ -48,4 +48,4 @@ def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
 
 
 _FILES = ("vectors", "queries", "model", "index", "FILE", "MODEL", "INDEX", "CODES", "IDS", "VECTORS", "HTML")
-"""What arguments that name files are called."""
+"""The names of arguments that take files."""

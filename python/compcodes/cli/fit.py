@@ -34,7 +34,7 @@ from compcodes.quantizers._settings import anneals, stages
 NAME = "fit"
 
 SAMPLE = 1 << 30
-"""Bytes of vectors of many files that are trained on."""
+"""Bytes of vectors that are trained on if there are several files."""
 
 
 def _lists(text: str) -> int | str:

@@ -24,7 +24,7 @@ from compcodes.progress import ProgressLike, staged
 __all__ = ["build"]
 
 PIECE = 1 << 18
-"""Vectors that are encoded between two checkpoints: some seconds, or minutes, of work."""
+"""Vectors that are encoded between two checkpoints: a few seconds, or minutes, of work."""
 
 
 def build(

@@ -35,7 +35,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 KINDS = (".npy", ".fvecs", ".bvecs", ".ivecs", ".parquet")
 PIECE = 1 << 26
-"""Bytes of vectors that a piece holds, about."""
+"""The approximate number of bytes of vectors in a piece."""
 _VALUES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 
 
@@ -45,7 +45,7 @@ class Piece:
 
     path: str
     first: int
-    """Row of the file; of Parquet, row group."""
+    """The first row in the file, or for Parquet the row group."""
     last: int
     rows: int
     dim: int
@@ -277,7 +277,7 @@ class _Layout:
     start: int
     stride: int
     skip: int
-    """Bytes at the beginning of a row that are no values."""
+    """Bytes at the beginning of a row that are not values."""
     rows: int
     dim: int
     dtype: np.dtype[Any]

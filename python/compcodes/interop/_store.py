@@ -30,7 +30,7 @@ __all__ = ["Found", "Store"]
 _INDEX = "index.cc"
 _RECORDS = re.compile(r"records-[0-9a-f]{32}\.jsonl")
 _OLD_RECORDS = "records.jsonl"
-"""Of stores that the first versions wrote, whatever the index."""
+"""The file of records in stores written by the first versions, whatever the index."""
 
 
 class Found(NamedTuple):

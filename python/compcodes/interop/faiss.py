@@ -23,7 +23,7 @@ __all__ = ["Taken", "model_of", "take"]
 
 
 RECALL = 0.95
-"""That of a search that says neither `recall` nor `n_probe`."""
+"""The recall of a search that specifies neither `recall` nor `n_probe`."""
 
 
 class Taken(NamedTuple):

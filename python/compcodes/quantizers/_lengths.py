@@ -13,10 +13,10 @@ from compcodes._warn import warn
 __all__ = ["LengthWarning", "warn_of_lengths"]
 
 TIMES = 30.0
-"""How many times as long as the next a vector is where nothing is between: so long that its codewords are of no use to
-others. In the sets that were tried none is more than 1.5 times as long as the next."""
+"""How many times as long as the next shorter vector a vector is, without any in between, when its codewords are of no
+use to others. In the data sets that were tried, none is more than 1.5 times as long as the next."""
 FEW = 20
-"""One of so many vectors, at most, is a mistake."""
+"""At most one in this many vectors is considered a mistake."""
 
 
 class LengthWarning(UserWarning):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["anneals", "check", "coder", "count_groups", "count_lists", "initial", "iterations", "loss_of", "stages"]
 
 PART = 200
-"""Vectors per codeword that an iteration with noise trains on, about."""
+"""The approximate number of vectors per codeword that an iteration with noise trains on."""
 
 
 def check(model: CompositionalCodes) -> None:

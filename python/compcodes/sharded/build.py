@@ -41,9 +41,9 @@ class Rows:
 
     shape: tuple[int, int]
     name: str
-    """Tells them from others: an interrupted build goes on only with the same."""
+    """Identifies the source: an interrupted build only resumes with the same one."""
     between: Callable[[int, int], Any]
-    """What has blocks for some rows, to be passed to a worker."""
+    """Returns an object that has blocks for a range of rows, to be passed to a worker."""
 
 
 def rows_of(X: Any) -> Rows:

@@ -20,7 +20,7 @@ from compcodes.sharded.opened import Known, Opened, numbers, open_shards, opened
 __all__ = ["ENDING", "LARGEST", "compact", "other_shards", "refuse_begun", "refuse_shard", "remove", "take"]
 
 LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 ENDING = ".compcodes"
 
 

@@ -30,7 +30,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Report: TypeAlias = Callable[[int, int], object]
 
 SHARES = 64
-"""Shares of indexes that a worker keeps open: those it was last asked for."""
+"""Shares of indexes that a worker keeps open: those requested last."""
 _OPEN: dict[tuple[str, int, int], Known] = {}
 
 

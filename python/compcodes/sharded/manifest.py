@@ -30,9 +30,9 @@ MANIFEST = "manifest.json"
 FORMAT = "compcodes-shards"
 FORMAT_VERSION = 1
 DIVIDED_OR_KEYED = 2
-"""The version of folders whose vectors are in lists or have keys, of which earlier releases know nothing."""
+"""The version of folders whose vectors are in lists or have keys, which earlier releases do not support."""
 STALE = 3600.0
-"""Seconds after which an unfinished file, which nobody has written to meanwhile, was left by a process that is gone."""
+"""Seconds after which an unfinished file without further writes is considered left over from a dead process."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Shard:
     file: str
     """Name of the index file in the folder."""
     vectors: int
-    """How many it holds, removed ones too."""
+    """The number of vectors it holds, including removed ones."""
     first_id: int
-    """What is added to the ids in the file."""
+    """The offset added to the ids in the file."""
     lowest_id: int
-    """Of the vectors it holds; −1 of none, as the highest."""
+    """The lowest id of its vectors; −1 if there are none, as for the highest."""
     highest_id: int
     bytes: int
     """Size of the file."""
@@ -56,9 +56,9 @@ class Shard:
     """Name of a .npy file with the positions of removed vectors, (r,) int64, ascending."""
     n_removed: int = 0
     source: str | None = None
-    """What a build made it of, so that an interrupted one goes on after it."""
+    """What a build made it from, so that an interrupted build can resume after it."""
     removed_crc32: int | None = None
-    """Checksum of the file of what is removed; earlier releases wrote none."""
+    """Checksum of the file of removed positions; earlier releases wrote none."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Manifest:
 
     version: int
     fingerprint: str
-    """Of the model whose codes all shards hold: see `fingerprint`."""
+    """The fingerprint of the model whose codes all shards hold: see `fingerprint`."""
     model: str
     """Name of the model's file in the folder."""
     shape: tuple[int, int, int]
@@ -80,11 +80,11 @@ class Manifest:
     """Above every id that there ever was."""
     shards: tuple[Shard, ...] = ()
     n_lists: int | None = None
-    """Of a model with lists, how many."""
+    """The number of lists, if the model has lists."""
     keys: bool = False
-    """Whether keys name the vectors."""
+    """Whether vectors are identified by keys."""
     previous: tuple[str, ...] = ()
-    """Files of the version before, which its readers may still open."""
+    """Files of the previous version, which its readers may still open."""
 
     def files(self) -> set[str]:
         """Return the names of all files that it needs."""

@@ -31,7 +31,7 @@ class Opened:
 
     manifest: Manifest
     removed: tuple[NDArray[np.int64], ...]
-    """Of each shard the positions that are removed."""
+    """The positions that are removed from each shard."""
     shards: _core.Shards
     known: Known
 

@@ -13,7 +13,7 @@ from compcodes import _core
 __all__ = ["demand", "demand_by", "some_of"]
 
 QUERIES = 8000
-"""Of more queries a random part is searched."""
+"""If there are more queries, a random part is searched."""
 DEPTH = 100
 """Ranks that count."""
 

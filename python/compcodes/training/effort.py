@@ -13,13 +13,13 @@ class Effort(NamedTuple):
     """The parameters that a word for the effort selects."""
 
     rounds: int
-    """Of local search, in encoding."""
+    """Rounds of local search, in encoding."""
     anneal: int
     """Iterations with noise."""
     max_iter: int
     """The most iterations after those."""
     alone: int
-    """The most iterations where there are none with noise."""
+    """The most iterations if there are none with noise."""
 
     def of_group(self) -> Effort:
         """Return the effort for each of several groups of codebooks."""

@@ -49,7 +49,7 @@ class Encoder(Protocol):
     name: ClassVar[str]
     """Its name, in files and for `CompositionalCodes(encoder=…)`."""
     anneals: ClassVar[bool]
-    """Whether training with it gains by noise on the codebooks."""
+    """Whether training with it benefits from noise on the codebooks."""
 
     def steps(self) -> tuple[str, int]:
         """Return name and effort, in the form stored in files for every program."""
@@ -139,7 +139,7 @@ class Beam(_Core):
 
 
 TRAINING_ROUNDS = 8
-"""Rounds of local search in a pass of training, which goes on from the codes of the pass before."""
+"""Rounds of local search in a training pass, which starts from the codes of the previous pass."""
 
 
 @dataclass(frozen=True)

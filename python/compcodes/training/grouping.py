@@ -13,16 +13,16 @@ from compcodes.training.shards import Doubles, Floats
 __all__ = ["CODEWORDS", "TOGETHER", "Groups", "alone", "grouped", "splits"]
 
 TOGETHER = 64
-"""The most codebooks of a group."""
+"""The most codebooks in a group."""
 ALONE = 4096
-"""Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
+"""Codewords over all codebooks up to which no groups are needed: 16 codebooks of 256."""
 CODEWORDS = 2048
-"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+"""The approximate number of codewords over all codebooks of a group: 8 codebooks of 256."""
 FEW = 512
-"""The same where vectors are few."""
+"""The same if there are few vectors."""
 PER_CODEWORD = 4
-"""Vectors that a codeword of a group needs at least. Smaller groups overfit less, but find less even of vectors that
-they were not trained on: with 5 vectors a codeword, groups of 8 codebooks beat groups of 3."""
+"""The least number of vectors per codeword of a group. Smaller groups overfit less, but find less even among vectors
+that they were not trained on: with 5 vectors per codeword, groups of 8 codebooks beat groups of 3."""
 
 
 @dataclass(frozen=True, eq=False)

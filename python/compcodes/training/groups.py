@@ -37,17 +37,17 @@ from compcodes.training.tuning import scaled
 __all__ = ["ETA", "POWER", "GroupTrainer"]
 
 ETA = 4.0
-"""How much an error along x counts while nothing is known of it."""
+"""How much an error along x counts before anything is known about it."""
 ETAS = (2.0, 4.0, 8.0)
-"""How much an error along x can count, if nothing is said. 16 was never the best of a whole set."""
+"""The candidates for how much an error along x counts, if not given. 16 was never the best for a whole data set."""
 POWER = 2.0
-"""Power of the norm that vectors are weighted by, if nothing is said: 1 to 3 were best on the sets that were tried."""
+"""Power of the norm that vectors are weighted by, if not given: 1 to 3 were best on the data sets that were tried."""
 LONGEST = float(np.finfo(np.float32).max) / 8
 """The largest norm of a vector."""
 SEARCHED = 4000
 """Vectors that are searched to choose η."""
 QUERIES = 2000
-"""For that."""
+"""Queries for that search."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
 
@@ -58,7 +58,7 @@ class GroupTrainer:
 
     whole: Trainer
     n_groups: int
-    """The trunk counts as one."""
+    """The number of groups; the trunk counts as one."""
     eta: float | None = 1.0
     """How much an error along x counts; None to choose it, by these queries or by rows."""
     queries: Floats | None = None

@@ -32,11 +32,11 @@ Kept: TypeAlias = Bytes | Improved
 """Codes (n, M), alone or with the Σ w·loss that `improve` found."""
 
 SMALL = 1 << 25
-"""Arrays below so many bytes are put together: each costs sums of its own."""
+"""Arrays below this many bytes are concatenated: each array costs sums of its own."""
 
 
 CHECKED = 1 << 14
-"""Rows that are looked at together."""
+"""Rows that are checked together."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Held:
     """Whether rows count as scaled to length 1."""
     n_jobs: int | None = None
     base: Base | None = None
-    """Of vectors in lists: the centroids, and the list of each row as int32."""
+    """For vectors in lists: the centroids, and the list of each row as int32."""
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))

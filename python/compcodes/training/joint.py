@@ -21,9 +21,9 @@ from compcodes.training.shards import Doubles, Floats
 __all__ = ["Joint"]
 
 STEPS = 8
-"""Of conjugate gradients."""
+"""Steps of conjugate gradients."""
 NUMBERS = 1 << 21
-"""Of vectors that are turned at once."""
+"""Numbers of vectors that are rotated at once."""
 
 
 class Part(Protocol):

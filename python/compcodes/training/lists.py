@@ -21,26 +21,26 @@ from compcodes.training.shards import Base, Doubles, Floats, Local, Report
 __all__ = ["Divided", "ListSizes", "Whole", "based", "train_lists"]
 
 PER_LIST = 128
-"""Vectors for each list that centroids are trained on."""
+"""Vectors per list that centroids are trained on."""
 ITERATIONS = 10
 LARGE = 2.5
-"""Times the mean from which on a list is split: what is added later may make it larger still."""
+"""Multiple of the mean size from which on a list is split: what is added later may make it even larger."""
 ROUNDS = 24
-"""Of splitting."""
+"""Rounds of splitting."""
 ETA = 4.0
 """The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for
 the sake of length."""
 UNEQUAL = 0.1
-"""Standard deviation over mean of the norms from which on an error along x counts more: less is found so where
-vectors are of one length."""
+"""Standard deviation over mean of the norms from which on an error along x counts more: it finds less if all vectors
+have the same length."""
 QUERIES = 500
 NEIGHBOURS = 10
 BASE = 200_000
-"""Vectors among which the nearest ones of queries are looked for."""
+"""Vectors among which the nearest ones to queries are searched."""
 BONUSES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
-"""Shares of the spread of a list that are tried for adding to its products."""
+"""Fractions of the spread of a list that are tried as additions to its products."""
 RECALL = 0.95
-"""What the share is chosen for."""
+"""The recall that this fraction is chosen for."""
 PIECE = 1 << 14
 """Vectors that are converted at once."""
 

@@ -102,9 +102,9 @@ def parameters(loss: Loss) -> dict[str, Any]:
 
 
 DIRECTIONS = 32
-"""At most so many are stretched: the largest; of the others W takes the mean."""
+"""The most directions that are stretched: the largest; the others count by their mean in W."""
 STRETCH = 100.0
-"""By at most so much."""
+"""The largest factor."""
 
 
 def directions(queries: NDArray[np.float32], metric: float) -> NDArray[np.float32]:

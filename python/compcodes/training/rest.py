@@ -15,7 +15,7 @@ from compcodes.training.shards import Codes, Doubles, Floats, Local, drawn_rows
 __all__ = ["Rest"]
 
 NUMBERS = 1 << 21
-"""Of vectors that are decoded at once."""
+"""Numbers of vectors that are decoded at once."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ __all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Re
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = Any
-"""Codes of all vectors, as the shards keep them: the loop only hands them back."""
+"""Codes of all vectors, in the form the shards keep them: the loop only passes them back."""
 Sums: TypeAlias = tuple[Doubles, Doubles]
 Worst: TypeAlias = tuple[Doubles, Floats, NDArray[np.uint8]]
 Report: TypeAlias = Callable[[int, int], object]

@@ -27,7 +27,7 @@ Doubles: TypeAlias = NDArray[np.float64]
 TILE = 64
 """Rows and columns of a tile: OpenBLAS uses one thread for products of up to 64³ multiplications."""
 TASKS = 8
-"""Tasks that the rows of tiles are dealt out to."""
+"""Tasks that the rows of tiles are distributed to."""
 COLUMNS = 32
 """Columns of the right side that a task solves for."""
 STEPS = 8

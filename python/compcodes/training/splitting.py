@@ -17,11 +17,11 @@ from compcodes.training.trainer import Trainer
 __all__ = ["best_split"]
 
 TRIED = 8000
-"""Vectors that splits are tried on; a quarter of them only to see how good these are."""
+"""Vectors that splits are tried on; a quarter of them are only used to measure the result."""
 CODEWORDS_TRIED = 64
-"""Codewords of a codebook then, at most: so many need no more vectors."""
+"""The most codewords per codebook in these trials: this many need no more vectors."""
 SAMPLE = 50_000
-"""The most vectors that the rotation is learnt from."""
+"""The most vectors that the rotation is learned from."""
 
 
 def best_split(whole: Trainer, rest: Rest, n_groups: int) -> Groups:

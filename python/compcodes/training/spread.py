@@ -126,11 +126,11 @@ class Spread:
     dim: int
     weights: Doubles | None = None
     kept: bool = False
-    """Whether they are in the memory of workers, a task for each."""
+    """Whether they are in the memory of workers, one task for each."""
     checked: bool = False
     """Whether all are known to be finite."""
     base: Listed | None = None
-    """Of vectors in lists."""
+    """The base of vectors in lists."""
 
     @property
     def shape(self) -> tuple[int, int]:

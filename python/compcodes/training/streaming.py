@@ -17,10 +17,10 @@ from compcodes.training.trainer import Trainer
 __all__ = ["Past", "absorb"]
 
 ROUNDS = 20
-"""Updates for each batch."""
+"""Updates per batch."""
 FORGET = 0.4
-"""Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more. A small
-batch takes only as much as it brings."""
+"""The fraction of the sums that each batch makes them lose: their codes were chosen for codebooks that no longer exist.
+A small batch takes away only as much as it contributes."""
 
 
 @dataclass(frozen=True)

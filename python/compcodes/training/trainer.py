@@ -78,7 +78,7 @@ def normal_equations(
 
 
 EXACT = 1e-12
-"""Share of the variance below which a loss is rounding."""
+"""Share of the variance below which a loss is considered rounding."""
 
 
 @dataclass(frozen=True)

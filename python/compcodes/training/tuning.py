@@ -25,28 +25,28 @@ __all__ = ["scaled", "tune"]
 SAMPLE = 8000
 """Vectors that candidates are trained on and that are searched."""
 QUERIES = 4000
-"""Of the set's own rows or of the sample queries: 1,000 cannot tell η = 4 from 8 on SIFT."""
+"""Queries, from the set's own rows or the sample queries: 1,000 cannot tell η = 4 from 8 on SIFT."""
 NEIGHBOURS = 10
 ITERATIONS = 4
-"""Of the training that candidates go on from. A whole training of five for each took three times as long and told
-neighbouring values apart no better: what is common to candidates is no noise between them."""
+"""Iterations of the training that candidates continue from. A separate training of five for each took three times as
+long and distinguished neighbouring values no better: what candidates have in common is no noise between them."""
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 POWER = 3.0
-"""Where the climb begins: sets of unequal norms that were tried ended at 3 or 4."""
+"""Where the climb begins: data sets of unequal norms that were tried ended at 3 or 4."""
 DEMANDS = (0.0, 0.5, 0.9)
 DEMAND = 0.5
 METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5
-"""What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
+"""How much more a metric must find, over √queries: smaller differences are noise of few queries and short training."""
 NOTABLY = 0.2
-"""The same for a smaller η than `ETA`: one iteration gives a larger one less than it is worth, and with a smaller one
-the first 200 hold fewer of the 100 best where the first 10 hold as many of 10."""
+"""The same for a smaller η than `ETA`: one iteration undervalues a larger η, and with a smaller one the first 200 hold
+fewer of the 100 best even if the first 10 hold as many of the best 10."""
 CANDIDATES = 8
-"""About as many as are tried, for the progress that is shown."""
+"""The approximate number of candidates that are tried, for the progress display."""
 COMMON = 3
-"""What the training that they go on from takes, beside one of them."""
+"""The relative time of the common training, compared with one candidate."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 

@@ -43,8 +43,8 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isi
     }
 }
 
-/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long). The 16-bit sums are split into those of even and odd
-/// vectors.
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long). The 16-bit sums are split into those of even and
+/// odd vectors.
 #[target_feature(enable = "avx2")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();

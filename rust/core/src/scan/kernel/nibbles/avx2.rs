@@ -77,8 +77,8 @@ fn filter_blocks<const N: usize>(
     hits
 }
 
-/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 8 numbers, by the lower three bits of
-/// each index; the fourth bit chooses between two such lookups.
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 8 numbers, by the lower three
+/// bits of each index; the fourth bit chooses between two such lookups.
 #[target_feature(enable = "avx2")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(
     lines: &[Line],

@@ -129,8 +129,8 @@ fn broadcast(table: &[u8; 16]) -> __m512i {
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
 }
 
-/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 16 numbers by the lower four bits of
-/// each index.
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 16 numbers by the lower four
+/// bits of each index.
 #[target_feature(enable = "avx512f")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(
     lines: &[Line],
