@@ -79,7 +79,7 @@ def table(report, data, bytes_, methods, tiny):
 
 def main():
     options = parser(__doc__)
-    options.add_argument("--bytes", default="8,16", help="bytes a vector, separated by commas (default: %(default)s)")
+    options.add_argument("--bytes", default="8,16", help="bytes per vector, separated by commas (default: %(default)s)")
     options.add_argument("--sets", default=",".join(SETS), help="of %(default)s")
     options.add_argument("--methods", help="names as the table shows them, separated by semicolons")
     options.add_argument("--sections", default=",".join(SECTIONS), help="of %(default)s")

@@ -5,7 +5,7 @@
 
 By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set
 that is apart. RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU
-microseconds of encoding a vector, on one thread.
+microseconds of encoding per vector, on one thread.
 """
 
 import time

@@ -64,7 +64,7 @@ def main():
         for (R, P), values in zip(CUTS, zip(*rows, strict=True), strict=True):
             best = f"the best {R}" if R > 1 else "the best"
             panel.plot(sizes, values, marker="o", label=f"{best} in the first {P}" if P > 1 else f"{best} is first")
-        panel.set(title=title, xlabel="bytes a vector", xticks=sizes, ylim=(0, 1.02))
+        panel.set(title=title, xlabel="bytes per vector", xticks=sizes, ylim=(0, 1.02))
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("share that is found")
     drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")

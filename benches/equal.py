@@ -72,4 +72,4 @@ def encoding(report, data, bytes_, tiny, effort):
         rows.append(row)
         if error <= goal:
             break
-    report.table(["", "MSE", "CPU µs a vector", "× as fast as faiss"], rows)
+    report.table(["", "MSE", "CPU µs per vector", "× as fast as faiss"], rows)

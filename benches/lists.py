@@ -46,7 +46,7 @@ def seconds(work):
 
 
 def rows(name, search, probes, truth, n_queries):
-    """A line for each number of probes: name, probes, recall of the 10 best among 10, queries a second."""
+    """A line for each number of probes: name, probes, recall of the 10 best among 10, queries per second."""
     for n in probes:
         taken, ids = seconds(lambda n=n: search(n))
         yield [name, n, f"{cc.evaluate.recall(ids, truth, K, K):.3f}", f"{n_queries / taken:,.0f}"]
@@ -208,7 +208,7 @@ def main():
     table += faiss_rivals(X, learn, Q, n_lists, truth, names)
     table += hnsw(X, Q, truth) if "hnsw" in names else []
     table += scann_trees(X, Q, n_lists, truth) if "scann" in names else []
-    header = ["method", "probes", "R10@10", "queries a second"]
+    header = ["method", "probes", "R10@10", "queries per second"]
     report.table(header, table)
     report.table(["R10@10 at least", *header], fastest(table, 0.9) + fastest(table, 0.95))
 

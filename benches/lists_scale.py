@@ -186,7 +186,7 @@ def keys(report, n, tiny):
         add(f"ScaNN tree AH, {n_probe} probes", search, 8)
     except ImportError:
         pass
-    report.table(["method", "bytes", "R10@100", "queries a second"], table)
+    report.table(["method", "bytes", "R10@100", "queries per second"], table)
 
 
 def lsq(report, n, tiny):
@@ -220,7 +220,7 @@ def lsq(report, n, tiny):
         for n_probe in (1, 8, 32):
             taken, ids = seconds(lambda search=search, p=n_probe: search(p))
             table.append([name, n_probe, f"{cc.evaluate.recall(ids, truth, K, K):.3f}", f"{len(Q) / taken:,.0f}"])
-    report.table(["method", "probes", "R10@10", "queries a second"], table)
+    report.table(["method", "probes", "R10@10", "queries per second"], table)
 
 
 def building(report, folder, n, tiny):

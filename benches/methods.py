@@ -62,7 +62,7 @@ def rivals(d, tiny):
 
 
 def measure(train, encode, decode, learn, base):
-    """Mean squared error, CPU seconds of training, CPU microseconds of encoding a vector."""
+    """Mean squared error, CPU seconds of training, CPU microseconds of encoding per vector."""
     begin = time.process_time()
     train(learn)
     trained = time.process_time()

@@ -52,7 +52,7 @@ def encoding(report, X, repeats):
     )
     report(f"## Greedy encoding, {len(X):,} × {X.shape[1]}, M = 8, K = 256\n")
     report.table(
-        ["", "µs a vector (median)", "ratio (median, min to max)"],
+        ["", "µs per vector (median)", "ratio (median, min to max)"],
         [
             ["numpy X·Dᵀ, float32, one thread", f"{np.median(bare) / len(X) * 1e6:.2f}", "1"],
             ["encode, one thread", f"{np.median(one) / len(X) * 1e6:.2f}", ratio(one / bare) + " of numpy's"],

@@ -18,8 +18,8 @@ def halves(C, rows, times):
     """Indexes of codewords in groups of those that are close."""
     if times == 0:
         return [rows]
-    centred = C[rows] - C[rows].mean(axis=0)
-    along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    centered = C[rows] - C[rows].mean(axis=0)
+    along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
     order, half = rows[np.argsort(along)], len(rows) // 2
     return halves(C, order[:half], times - 1) + halves(C, order[half:], times - 1)
 

@@ -68,7 +68,7 @@ def _read(paths: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 def _principal(
     users: NDArray[Any], movies: NDArray[Any], ratings: NDArray[Any], dim: int, rounds: int = 3
 ) -> NDArray[np.float32]:
-    """Project the centred matrix (users, movies), no rating being 0, on its `dim` first principal directions.
+    """Project the centered matrix (users, movies), no rating being 0, on its `dim` first principal directions.
 
     They are found by subspace iteration from a random start: the matrix is only ever written out a block at a time.
     """

@@ -105,12 +105,12 @@ def sums(codebooks: NDArray[np.float32], selection: str) -> NDArray[Any]:
 def _cells(points: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> list[list[tuple[float, float]]]:
     """Polygons of what is nearest to each point, within a rectangle: its corners, cut by each bisector in turn."""
     cells = []
-    for i, centre in enumerate(points):
+    for i, center in enumerate(points):
         corners = [(low[0], low[1]), (high[0], low[1]), (high[0], high[1]), (low[0], high[1])]
         for j, other in enumerate(points):
             if j != i and corners:
-                normal = other - centre
-                corners = _cut(corners, normal, float(normal @ (other + centre) / 2))
+                normal = other - center
+                corners = _cut(corners, normal, float(normal @ (other + center) / 2))
         if corners:
             cells.append([(float(x), float(y)) for x, y in corners])
     return cells

@@ -186,8 +186,8 @@ def test_ratings_become_principal_components(tmp_path):
         lines = [f"{100 + user},{ratings[user, movie]},2005-01-01" for user in range(60) if ratings[user, movie]]
         (tmp_path / "netflix" / f"mv_{movie:07}.txt").write_text("\n".join([f"{movie + 1}:", *lines]) + "\n")
     users = netflix.load_netflix(tmp_path, dim=4)
-    centred = ratings - ratings.mean(axis=0)
-    values = np.linalg.svd(centred, compute_uv=False)[:4]
+    centered = ratings - ratings.mean(axis=0)
+    values = np.linalg.svd(centered, compute_uv=False)[:4]
     np.testing.assert_allclose(np.linalg.norm(users, axis=0), values, rtol=1e-4)
     assert np.array_equal(netflix.load_netflix(tmp_path), users)  # from the file that was kept
     assert datasets.datasets(tmp_path)[0].name == "Netflix"

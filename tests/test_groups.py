@@ -48,8 +48,8 @@ def test_a_model_in_groups_encodes_decodes_and_searches(X, made):
 
 
 def test_codebooks_of_different_groups_are_orthogonal(made):
-    centred = made.codebooks_ - made.codebooks_.mean(axis=1, keepdims=True)
-    products = np.einsum("akd,bld->abkl", centred, centred)
+    centered = made.codebooks_ - made.codebooks_.mean(axis=1, keepdims=True)
+    products = np.einsum("akd,bld->abkl", centered, centered)
     sizes = np.sqrt(np.einsum("aakk->a", products))
     apart = np.abs(products).max(axis=(2, 3)) / np.outer(sizes, sizes)
     groups = made._groups
@@ -172,8 +172,8 @@ def test_groups_have_equally_much_to_say():
 def test_a_split_is_chosen_by_what_it_leaves():
     rng = np.random.default_rng(0)
     # Clusters in the 8 largest of 16 components: what tells them apart belongs together.
-    centres = rng.normal(size=(64, 8)) * 4
-    X = np.hstack([centres[rng.integers(64, size=4000)], rng.normal(size=(4000, 8))]).astype("f4")
+    centers = rng.normal(size=(64, 8)) * 4
+    X = np.hstack([centers[rng.integers(64, size=4000)], rng.normal(size=(4000, 8))]).astype("f4")
     X[:, :8] += 0.1 * rng.normal(size=(4000, 8)).astype("f4")
     model = cc.CompositionalCodes(4, 64, anneal=2, max_iter=1)
     nothing = Rest(Local(X), np.zeros((1, 64, 16), "f4"), np.zeros((4000, 1), "u1"))

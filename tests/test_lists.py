@@ -19,8 +19,8 @@ SMALL = {"n_codebooks": 3, "n_codewords": 16, "effort": "low", "n_jobs": 2}
 
 def clusters(n=3000, d=12, seed=0, spread=0.4):
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(40, d)) * 2
-    return (centres[rng.integers(40, size=n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
+    centers = rng.normal(size=(40, d)) * 2
+    return (centers[rng.integers(40, size=n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -94,9 +94,9 @@ def test_product_codes_are_the_nearest_codewords_of_each_stretch(d, M):
 def test_codebooks_lie_in_orthogonal_subspaces_and_codes_are_the_best(kind, d, M):
     X = vectors(400, d) + 30
     q = kind(M, 6, max_iter=6).fit(X)
-    centred = q.codebooks_ - q.codebooks_.mean(axis=1, keepdims=True)
-    scale = np.abs(centred).max() ** 2
-    for a, b in itertools.combinations(centred, 2):
+    centered = q.codebooks_ - q.codebooks_.mean(axis=1, keepdims=True)
+    scale = np.abs(centered).max() ** 2
+    for a, b in itertools.combinations(centered, 2):
         assert np.abs(a @ b.T).max() < 1e-4 * scale
     # So the greedy code, that of each subspace alone, is the best of all there are.
     codes = q.encode(X)

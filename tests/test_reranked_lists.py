@@ -30,8 +30,8 @@ pytestmark = pytest.mark.isa
 @pytest.fixture(scope="module")
 def X():
     rng = np.random.default_rng(0)
-    centres = rng.integers(20, 200, size=(60, D))
-    return (centres[rng.integers(60, size=N)] + rng.integers(-20, 20, size=(N, D))).astype(np.float32)
+    centers = rng.integers(20, 200, size=(60, D))
+    return (centers[rng.integers(60, size=N)] + rng.integers(-20, 20, size=(N, D))).astype(np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ SELECTIONS = ["group", "m-selection", "m-combination"]
 
 
 def is_far(codebooks, selection):
-    """Whether the encoder centres: float32 scores would be noise (see `normalise` in encode/mod.rs)."""
+    """Whether the encoder centers: float32 scores would be noise (see `normalise` in encode/mod.rs)."""
     means = codebooks.mean(axis=1, dtype=np.float64)
     spread = ((codebooks - means[:, None].astype(np.float32)) ** 2).sum(axis=2).mean()
     return (means.sum(axis=0) ** 2).sum() > 900 * spread
@@ -136,7 +136,7 @@ def test_improve_keeps_the_better_code_of_each_row():
 
 
 def test_a_far_origin_costs_no_accuracy():
-    """Float32 scores of vectors far from the origin would be noise, were the codebooks not centred there."""
+    """Float32 scores of vectors far from the origin would be noise, were the codebooks not centered there."""
     X, codebooks = vectors(300, 8), random_model(0, 4, 16, 8, "group")
     codebooks -= codebooks.mean(axis=1, keepdims=True)
     near = _core.Encoder(codebooks).encode(X)

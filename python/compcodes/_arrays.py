@@ -1,4 +1,4 @@
-"""Arguments as the arrays that the compiled core takes: no copies, and errors that name the argument."""
+"""Arguments converted to the arrays that the compiled core takes: no copies, and errors that name the argument."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _END = 2**63
 
 
 def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Anything like an array as one of real numbers, without copying it; columns and tensors of other packages too."""
+    """Take anything array-like as real numbers, without copying it; also columns and tensors of other packages."""
     try:
         array = np.asarray(plain(value, name))
     except ArgumentError:
@@ -55,7 +55,7 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def _as_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Objects that are numbers."""
+    """Convert objects that are numbers."""
     wrong = [one for one in array.flat if one is None or isinstance(one, (str, bytes))][:1]
     try:
         if wrong:
@@ -66,7 +66,7 @@ def _as_floats(array: NDArray[Any], name: str) -> NDArray[np.float64]:
 
 
 def check_features(X: NDArray[Any], expected: int, estimator: str) -> None:
-    """Refuse vectors of another dimension in the words that scikit-learn's tools look for."""
+    """Reject vectors of another dimension, in the wording that scikit-learn's tools look for."""
     if X.shape[1] != expected:
         raise ArgumentValueError(
             "X", f"has {X.shape[1]} features, but {estimator} is expecting {expected} features as input"
@@ -88,17 +88,17 @@ def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
 
 
 def as_queries(Q: ArrayLike, dim: int, name: str = "Q") -> NDArray[np.float32]:
-    """Queries (nq, d) as float32; one query (d,) becomes (1, d)."""
+    """Return queries (nq, d) as float32; a single query (d,) becomes (1, d)."""
     array = as_numbers(name, Q)
     if array.ndim == 1:
         array = array[None, :]
     array = as_vectors(array, name, dim)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+    with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite, and are rejected as such
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
-    """Codes (n, M) as uint8; other integers are taken where they fit."""
+    """Return codes (n, M) as uint8; other integers are accepted if they fit."""
     array = as_numbers("codes", codes)
     if array.ndim != 2 or array.shape[1] != n_codebooks:
         raise ArgumentValueError("codes", f"have shape {array.shape}: want (n, {n_codebooks})")
@@ -112,9 +112,9 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
 
 
 def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
-    """Integers of any kind; others by what they are."""
+    """Return integers of any kind as an array; other ids are identified by their type."""
     array = np.asarray(plain(ids, name))
-    if array.dtype.kind in "Of" and isinstance(ids, (int, list, tuple)):  # numpy has no type for integers so large
+    if array.dtype.kind in "Of" and isinstance(ids, (int, list, tuple)):  # numpy has no type for integers this large
         large = [one for one in np.ravel(np.array(ids, dtype=object)) if type(one) is int and not -_END <= one < _END]
         if large:
             raise ArgumentValueError(name, f"hold {large[0]}, which is beyond int64: want at most 2**63 - 1")
@@ -126,7 +126,7 @@ def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
-    """Ids (n,) as int64."""
+    """Return ids (n,) as int64."""
     array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(plain_ids(ids, name))
     if array.shape != (n,):
         raise ArgumentValueError(name, f"have shape {array.shape}: want ({n},), one for each vector")
@@ -140,7 +140,7 @@ def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
 
 
 def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Weights (n,) as float64: 0 to 1e30, so that their sums and products stay finite; not all zero."""
+    """Return weights (n,) as float64: 0 to 1e30, so that sums and products stay finite; not all zero."""
     weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
         raise ArgumentValueError("sample_weight", f"has shape {weights.shape}: want ({n},), one for each row of X")
@@ -156,7 +156,7 @@ def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None = None) -> None:
-    """Refuse vectors with NaN or infinity, naming the first; `rows` gives their row numbers in `name`."""
+    """Reject vectors with NaN or infinity, naming the first; `rows` gives their row numbers in `name`."""
     finite: NDArray[np.bool_] = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     if not finite.all():
         row = int(finite.argmin())
@@ -165,17 +165,17 @@ def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None =
 
 
 def numbered(name: str, blocks: Iterable[NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Check vectors that come in blocks; gives each with the number of its first row, from which errors count."""
+    """Check vectors that come in blocks; yields each with the number of its first row, used in errors."""
     first = 0
     for block in blocks:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite, and are rejected as such
             check_rows(name, block.astype(np.float32, copy=False), np.arange(first, first + len(block)))
         yield first, block
         first += len(block)
 
 
 def as_count(name: str, value: Any) -> int:
-    """A number of things, at least 1."""
+    """Return a count, which must be at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(name, f"is {value!r}: want an integer")
     if not 1 <= value < 2**60:
@@ -184,7 +184,7 @@ def as_count(name: str, value: Any) -> int:
 
 
 def check_jobs(n_jobs: Any) -> None:
-    """Refuse what cannot be a number of threads."""
+    """Reject what cannot be a number of threads."""
     if n_jobs is None:
         return
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)):
@@ -194,7 +194,7 @@ def check_jobs(n_jobs: Any) -> None:
 
 
 def check_range(name: str, value: Any, low: int, high: int | None = None) -> None:
-    """Refuse what is not an integer in a range."""
+    """Reject what is not an integer in the range."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(name, f"is {value!r}: want an integer")
     if value < low or (high is not None and value > high):
@@ -204,7 +204,7 @@ def check_range(name: str, value: Any, low: int, high: int | None = None) -> Non
 
 
 def as_seed(random_state: RandomState) -> int:
-    """Take a seed from what scikit-learn calls a random state: of a generator the next number."""
+    """Turn what scikit-learn calls a random state into a seed: for a generator, its next number."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):

@@ -17,7 +17,7 @@ Start: TypeAlias = Literal["residual", "random"]
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
-    """Refuse what is none of the strings of a `Literal`."""
+    """Reject a value that is none of the strings of a `Literal`."""
     known = get_args(choices)
     if not (isinstance(value, str) and value in known):
         raise ArgumentValueError(name, f"is {value!r}: want one of {', '.join(map(repr, known))}")

@@ -16,21 +16,21 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 __all__ = ["FilterLike", "FilterWarning", "as_filter", "warn_of_unknown"]
 
 FilterLike: TypeAlias = Any
-"""A mask, ids or keys, a range; or one of them for each query: lists, a sparse matrix, a boolean matrix."""
+"""A mask, ids or keys, a range; or one of them per query: lists, a sparse matrix, a boolean matrix."""
 
 _LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 
 
 class FilterWarning(UserWarning):
-    """A search is confined to names, or shall not find them, of which the index has none."""
+    """A search is limited to names, or must not find them, and the index has none of them."""
 
 
 def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]) -> None:
-    """Warn where `filter` or `exclude` as the core takes it names vectors, and none that there is.
+    """Warn if `filter` or `exclude`, in the core's form, names vectors of which none exists.
 
-    Those that each query is confined to may well be unknown, and so may ids that are excluded; but of keys that are
-    excluded all may be of another type. Masks and ranges name no vectors one by one.
+    Names that each query is limited to may well be unknown, and so may ids that are excluded; but if all excluded keys
+    are unknown, they may be of the wrong type. Masks and ranges do not name individual vectors.
     """
     if isinstance(excluded, tuple):  # of each query
         excluded = excluded[1]
@@ -49,7 +49,7 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
 
 
 def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:
-    """Turn what a search is confined to, or must not find, into what the core takes."""
+    """Turn what a search is limited to, or must not find, into what the core takes."""
     if isinstance(value, range) and not has_keys:
         return _clipped(value)
     if isinstance(value, (str, bytes)):
@@ -59,7 +59,7 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
     if isinstance(value, (set, frozenset)):
         value = list(value)
     elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
-        value = value.to_numpy()  # a column of pandas, maybe of lists
+        value = value.to_numpy()  # a pandas column, possibly of lists
     if _is_nested(value, has_keys):
         return _of_each(listed(value), name, n_queries, has_keys)
     if isinstance(value, dict) or (has_keys and not isinstance(value, Iterable)):
@@ -88,11 +88,11 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         return array
     if array.dtype.kind not in "iu" and array.size:
         raise ArgumentTypeError(name, f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
-    return array.astype(np.int64)  # what is beyond int64 becomes negative, and no id
+    return array.astype(np.int64)  # values beyond int64 become negative, and match no id
 
 
 def _is_nested(value: Any, has_keys: bool) -> bool:
-    """Whether elements are themselves lists: those of each query. A tuple may be a key."""
+    """Whether elements are themselves lists, one per query. A tuple may be a key."""
 
     def is_list(one: object) -> bool:
         return _is_list(one) and not (has_keys and isinstance(one, tuple))
@@ -116,7 +116,7 @@ def _are_masks(rows: Any) -> bool:
 
 
 def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], Any]:
-    """Where the ids or keys of each query begin, and those of all."""
+    """Return where the ids or keys of each query begin, and those of all queries."""
     _check_queries(name, len(rows), n_queries)
     if has_keys:
         rows = [row if type(row) is list else listed(row) for row in rows]
@@ -140,7 +140,7 @@ def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tupl
 
 
 def _joined(rows: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """What `_of_each` makes of arrays of ids that are all of one type, of which it need not look at each."""
+    """Return the result of `_of_each` for arrays of ids of a single type, without looking at each element."""
     if set(map(type, rows)) != {np.ndarray} or len({row.dtype for row in rows}) > 1:
         return None
     if rows[0].dtype.kind not in "iu" or any(row.ndim != 1 for row in rows):
@@ -149,7 +149,7 @@ def _joined(rows: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | No
 
 
 def _of_matrix(matrix: Any, name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The columns of a sparse matrix's rows that are not 0."""
+    """Return the columns of the nonzero entries in each row of a sparse matrix."""
     if has_keys:
         raise ArgumentTypeError(name, "is a matrix, whose columns are ids: want keys, since the index has keys")
     rows = matrix.tocsr()
@@ -171,7 +171,7 @@ def _starts(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _clipped(ids: range) -> tuple[int, int, int]:
-    """First, last and step of those of a range that can be ids, ascending; the last is below the first for none."""
+    """Return first, last and step of the ids in a range, ascending; the last is below the first if there are none."""
     ids = ids if ids.step > 0 else ids[::-1]
     if not ids:
         return 1, 0, 1

@@ -1,6 +1,6 @@
 """Ctrl-C while the command is still importing numpy: one line instead of a traceback.
 
-Imported before anything else. In a process that is not the command it does nothing.
+Imported before anything else. In a process that does not run the command it does nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keys: what names vectors instead of numbers, as the strings that an index and its file keep.
+"""Keys: what identifies vectors instead of numbers, in the form of the strings that an index and its file keep.
 
-A string is kept as it is. Anything else becomes JSON after a NUL: an integer a number, a tuple a list, bytes and UUIDs
-an object that says which; so does a string that begins with NUL.
+A string is kept unchanged. Anything else becomes JSON after a NUL: an integer a number, a tuple a list, bytes and UUIDs
+an object that names the type; so does a string that begins with NUL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["as_key", "as_keys", "key_array", "listed"]
 _KINDS = "strings, integers, bytes, UUIDs or tuples of them"
 
 _DEEPEST = 100
-"""Tuples in one another: reading them back must not exceed what Python's stack holds."""
+"""The deepest nesting of tuples: reading them back must not exceed Python's stack."""
 
 
 def as_key(key: object, name: str = "ids") -> str:
@@ -31,9 +31,9 @@ def as_key(key: object, name: str = "ids") -> str:
     Raises
     ------
     TypeError
-        It is of a kind that files do not keep, such as a float.
+        It is of a kind that files cannot keep, such as a float.
     ValueError
-        A string that no UTF-8 can write.
+        It is a string that UTF-8 cannot encode.
     """
     if isinstance(key, str):
         try:
@@ -46,7 +46,7 @@ def as_key(key: object, name: str = "ids") -> str:
         return "\0" + json.dumps(_plain(key, name), separators=(",", ":"))
     except ArgumentValueError:
         raise
-    except ValueError as error:  # Python writes integers of some thousand digits only
+    except ValueError as error:  # Python only writes integers of up to some thousand digits
         raise ArgumentValueError(name, f"hold an integer that is too long for a key: {error}") from None
 
 
@@ -74,7 +74,7 @@ def _read(text: str) -> object:
     try:
         return _raised(json.loads(text[1:]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        # A file by something else: as_key writes no such text.
+        # A file from another program: as_key writes no such text.
         raise ValueError(f"the index has a key that cannot be read: {text[:80]!r}") from None
 
 
@@ -89,7 +89,7 @@ def _raised(plain: Any) -> object:
 
 
 def listed(values: Any) -> list[Any]:
-    """The elements of a list, an array, or a column of some data frame."""
+    """Return the elements of a list, an array, or a column of some data frame."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(values, method):
             found = getattr(values, method)()
@@ -98,7 +98,7 @@ def listed(values: Any) -> list[Any]:
 
 
 def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
-    """Write keys, a key for each of `n` vectors, as strings."""
+    """Write `n` keys, one per vector, as strings."""
     if isinstance(keys, (str, bytes, int, uuid.UUID)):
         keys = [keys]
     elif isinstance(keys, dict) or not isinstance(keys, Iterable):
@@ -112,7 +112,7 @@ def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
 
 
 def key_array(written: Sequence[str | None], shape: tuple[int, ...]) -> NDArray[np.object_]:
-    """Read keys into an array of objects; None stays."""
+    """Read keys into an array of objects; None stays None."""
     array = np.empty(len(written), dtype=object)
     if _are_texts(written):
         array[:] = written
@@ -123,5 +123,5 @@ def key_array(written: Sequence[str | None], shape: tuple[int, ...]) -> NDArray[
 
 
 def _are_texts(written: Sequence[str | None]) -> bool:
-    """Whether none is missing, and none is more than it seems."""
+    """Whether no key is missing, and all are plain text."""
     return None not in written and "\0" not in "".join(written)  # type: ignore[arg-type]

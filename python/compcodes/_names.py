@@ -1,4 +1,4 @@
-"""What names the vectors of an index: ids, or keys in their place."""
+"""What identifies the vectors of an index: ids, or keys instead."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 __all__ = ["Names"]
 
 _LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 
 
 class Names(NamedTuple):
-    """The names that an index takes and gives, on their way to the core and back."""
+    """The names that an index accepts and returns, on their way to the core and back."""
 
     keyed: bool
 
     def given(self, names: ArrayLike, n: int | None, argument: str = "ids") -> NDArray[np.int64] | list[str]:
-        """Names of `n` vectors, or of any number, for the core."""
+        """Convert names of `n` vectors, or of any number, for the core."""
         if self.keyed:
             return as_keys(names, n, argument)
         return as_ids(names, np.size(names) if n is None else n, argument)
 
     def new(self, names: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
-        """Names of `n` vectors that are added; ids may be left to the core."""
+        """Convert names of `n` vectors that are added; ids may be left to the core."""
         if names is None and self.keyed:
             raise ArgumentValueError("ids", "is None: give a key for each vector, since the index has keys")
         return None if names is None else self.given(names, n)
 
     def read(self, names: NDArray[np.int64] | Sequence[str | None], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Names as the core returns them."""
+        """Convert names returned by the core."""
         return names if isinstance(names, np.ndarray) else key_array(names, shape)
 
     def among(self, core: _core.Index, name: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a search is asked for: its arguments, checked, and how the core answers them."""
+"""Search requests: their arguments, checked, and the core's answers to them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = [
 Found: TypeAlias = (
     tuple[NDArray[np.float32], NDArray[Any]] | tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_]]
 )
-"""Scores, names and, if results were to be certified, whose are."""
+"""Scores, names and, if requested, for which queries the results are certified."""
 
 
 class Above(NamedTuple):
     """All results above a score: those of query i are ``ids[indptr[i]:indptr[i + 1]]``, best first.
 
-    ``scipy.sparse.csr_array((scores, ids, indptr))`` is a matrix of them, for an index without keys.
+    ``scipy.sparse.csr_array((scores, ids, indptr))`` makes a matrix of them, for an index without keys.
     """
 
     indptr: NDArray[np.int64]
@@ -120,7 +120,7 @@ def above(
 
 
 def count_candidates(k: int, n_candidates: int | None, rerank: object, rerank_ids: ArrayLike | None) -> int:
-    """Return how many vectors are compared exactly for each query, if there are vectors to compare with."""
+    """Return how many vectors are compared exactly per query, if there are vectors to compare with."""
     if isinstance(rerank, Mapping):
         raise ArgumentTypeError(
             "rerank",
@@ -149,7 +149,7 @@ def fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim:
 
 
 def _rows_of_files(files: Files, names: Any, wanted: Any, dim: int) -> NDArray[Any]:
-    """Read the vectors of candidates, `wanted`, and no others; `names` are those of all rows."""
+    """Read only the vectors of the candidates, `wanted`; `names` are those of all rows."""
     if isinstance(names, list):
         number = {name: row for row, name in enumerate(names)}
         rows = np.array([number.get(name, -1) for name in wanted], dtype=np.int64)
@@ -160,7 +160,7 @@ def _rows_of_files(files: Files, names: Any, wanted: Any, dim: int) -> NDArray[A
     if (rows < 0).any():
         raise ArgumentValueError("rerank", "has no row for a vector that was added meanwhile")
     vectors = as_vectors(files[rows], "rerank", dim)
-    with np.errstate(over="ignore"):  # an error names the row of the whole
+    with np.errstate(over="ignore"):  # an error names the row in the whole
         check_rows("rerank", vectors.astype(np.float32, copy=False), rows)
     return vectors
 
@@ -180,7 +180,7 @@ def as_floors(score: ArrayLike, n_queries: int) -> NDArray[np.float32]:
 def as_reach(
     has_lists: bool, n_probe: int | None, recall: float | None, certify: bool
 ) -> tuple[int | None, float | None]:
-    """Return how many lists to go through, for the core."""
+    """Return how many lists to search, for the core."""
     for name, value in (("n_probe", n_probe), ("recall", recall)):
         if value is not None and not has_lists:
             raise ArgumentValueError(name, "goes with an index of lists, which this is not: fit the model with some")
@@ -197,13 +197,13 @@ def as_reach(
 
 
 def as_limits(keyed: bool, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
-    """Return what a search is confined to and what it must not find, for the core."""
+    """Return what a search is limited to and what it must not find, for the core."""
     allowed = None if filter is None else as_filter(filter, "filter", n_queries, keyed)
     return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, keyed)
 
 
 def _rounded_up(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The least float32 that are at least so much: the same float32 scores are above them."""
+    """Return the least float32 that are at least these: the same float32 scores are above them."""
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32)
     rounded = np.where(rounded < scores, np.nextafter(rounded, np.float32(np.inf)), rounded)

@@ -8,22 +8,22 @@ __all__ = ["MetricWarning", "other_metric", "suits"]
 
 
 class MetricWarning(UserWarning):
-    """An index measures something else than what its model was trained for: it finds less than it could."""
+    """An index measures something other than what its model was trained for: it finds less than it could."""
 
 
 def suits(quantizer: Quantizer, metric: str) -> bool:
-    """Whether a model would be no other had it been trained for this metric."""
+    """Whether training the model for this metric would have given the same model."""
     trained = quantizer.metric_
     if trained is None or trained == metric:
         return True
     if "cosine" in (trained, metric):
         return False
-    # Between inner products and distances it is the loss that makes the difference.
+    # Between inner products and distances, the loss makes the difference.
     return getattr(quantizer, "loss_", {}).get("name") == ("reconstruction" if metric == "l2" else "inner-product")
 
 
 def other_metric(quantizer: Quantizer, metric: str) -> str:
-    """Say what an index of another metric than its model's loses."""
+    """Describe what is lost if the index has a different metric than its model."""
     why = " (its codes are of directions, and do not keep lengths)" if quantizer.metric_ == "cosine" else ""
     return (
         f"the model was trained for the metric {quantizer.metric_!r}{why}, the index measures {metric!r} and will find "

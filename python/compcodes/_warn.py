@@ -1,4 +1,4 @@
-"""Warnings that point at the line that called the package, however deep in it their reason is found."""
+"""Warnings that point at the line that called the package, however deep inside it their cause is found."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tasks on the workers of a Dask cluster, as training and searching submit them.
+"""Tasks on the workers of a Dask cluster, submitted by training and searching.
 
-Dask is imported by who has a client, not here.
+Dask is imported by whoever has a client, not here.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["NoWorkers", "Stuck", "Workers", "again", "same_version", "share_of_t
 T = TypeVar("T")
 
 LARGE = 8_000_000
-"""Bytes up to which what is shared is part of a task. The scheduler keeps it then, and can give it to a worker that
-takes the place of another; it warns of tasks above 10 MB."""
+"""Shared values up to this many bytes are part of a task. The scheduler then keeps them, and can give them to a worker
+that replaces another; it warns of tasks above 10 MB."""
 ATTEMPTS = 3
-"""How often work is begun, where a worker takes with it what cannot be computed again."""
+"""How often work is started in total, if a lost worker takes with it what cannot be recomputed."""
 STUCK = "the cluster does nothing of what it was asked for, after it lost workers: try again"
 LOOK = 5.0
-"""Seconds after which it is looked whether a cluster does anything."""
+"""Seconds between checks of whether a cluster is doing anything."""
 PATIENT_LOOKS = 3
-"""How often in a row it must do nothing to be given up."""
+"""How many checks in a row must find it idle before it is given up."""
 PROGRESS = 0.2
 """Seconds between two reports of progress."""
 PATIENCE = 60
-"""Seconds to wait for a worker where there is none."""
+"""Seconds to wait for a worker if there is none."""
 
 
 class Workers:
@@ -50,12 +50,12 @@ class Workers:
         self.client = client
 
     def addresses(self) -> list[str]:
-        """Return where the workers are, in an order of its own. Waits for the first one.
+        """Return the workers' addresses, in a fixed order. Waits for the first worker.
 
         Raises
         ------
         NoWorkers
-            None came.
+            No worker appeared.
         """
         until = time.monotonic() + PATIENCE
         while not (found := sorted(self.client.nthreads())):
@@ -65,26 +65,26 @@ class Workers:
         return found
 
     def share(self, value: Any) -> Any:
-        """Have a value sent to each worker that needs it, once: what a task takes in its place."""
+        """Send a value to each worker that needs it, once; return what a task takes instead of the value."""
         if _size(value) > LARGE:
             return self.client.scatter(value, broadcast=True, hash=False)
         return self.client.submit(_itself, value, pure=False, key=None)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-        """Have a function called on a worker, on another one if that is gone; returns a future."""
+        """Call a function on a worker, or on another one if that is gone; return a future."""
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         return self.client.submit(called, function, *arguments, pure=False, **where)
 
     def completed(self, futures: Sequence[Any], every: float = PROGRESS) -> Iterator[int]:
-        """Yield the numbers of tasks as they are done, well or not; looks at them `every` so many seconds.
+        """Yield the numbers of tasks as they finish or fail, checking them `every` so many seconds.
 
         Raises
         ------
         Stuck
-            Nothing is done though there are workers. Dask leaves tasks lying that were meant for a worker that is gone,
-            and that others may do, if there was no other at that moment.
+            Nothing happens although there are workers. Dask abandons tasks that were meant for a worker that is gone,
+            and that others may do, if there was no other worker at that moment.
         NoWorkers
-            There are none left, and none came.
+            There are no workers left, and none appeared.
         """
         import distributed
 
@@ -101,17 +101,17 @@ class Workers:
                 watch.look()
 
     def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
-        """Wait for results, in order; `finished` is told of each that is there, by number.
+        """Wait for results, in order; `finished` is called with the number of each that arrives.
 
         Raises
         ------
         Stuck, NoWorkers
-            As of `completed`.
+            As in `completed`.
         """
         for i in self.completed(futures, LOOK if finished is None else PROGRESS):
             if finished is not None:
                 finished(i)
-        # What a worker takes with it now is computed again, which is waited for as before.
+        # What a worker takes with it now is computed again, and waited for as before.
         watch, fetching = _Watch(self.client, futures), ThreadPoolExecutor(1)
         try:
             fetched = fetching.submit(self.client.gather, list(futures))
@@ -124,7 +124,7 @@ class Workers:
 
 
 class _Watch:
-    """Sees to it that nobody waits for a cluster that will never do what it was asked for."""
+    """Makes sure that nobody waits for a cluster that will never do what it was asked for."""
 
     def __init__(self, client: Any, futures: Sequence[Any]) -> None:
         self.client, self.futures = client, list(futures)
@@ -132,7 +132,7 @@ class _Watch:
         self.idle = 0
 
     def look(self) -> None:
-        """Look, every now and then, whether the cluster does anything; give the tasks up if not."""
+        """Check periodically whether the cluster is doing anything; give up the tasks if not."""
         now = time.monotonic()
         if now - self.looked < LOOK:
             return
@@ -146,7 +146,7 @@ class _Watch:
             self._give_up(Stuck(STUCK))
 
     def _is_idle(self) -> bool:
-        """Whether there are workers, none of which has anything to do, though not all is done and on its way here."""
+        """Whether there are workers, all of them idle, although not everything is done and on its way here."""
         return (
             self.manned == self.looked
             and not any(self.client.processing().values())
@@ -159,9 +159,9 @@ class _Watch:
 
 
 def again(work: Callable[[], T]) -> T:
-    """Do work on a cluster anew where it lost, with a worker, what no other one can compute: large shared values.
+    """Repeat work on a cluster that lost, with a worker, what no other can compute: large shared values.
 
-    And where the cluster left off with all its workers.
+    Also repeats work that was interrupted because the cluster lost all its workers.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -171,13 +171,13 @@ def again(work: Callable[[], T]) -> T:
                 raise
         except Stuck:
             pass
-        # Tasks are forgotten, with where they were meant to be done, when no future of theirs is left in some frame.
+        # Dask forgets tasks, and where they were meant to run, once no frame holds a future of theirs any more.
         gc.collect()
     raise Stuck(STUCK)
 
 
 def _lost() -> type[BaseException]:
-    """Return what Dask raises for results that are gone."""
+    """Return the exception that Dask raises for lost results."""
     if "distributed" not in sys.modules:
         return Nothing
     from distributed.client import FutureCancelledError
@@ -186,7 +186,7 @@ def _lost() -> type[BaseException]:
 
 
 class Nothing(Exception):
-    """What is never raised."""
+    """An exception that is never raised."""
 
 
 class Stuck(RuntimeError):
@@ -194,14 +194,14 @@ class Stuck(RuntimeError):
 
 
 class NoWorkers(RuntimeError):
-    """A cluster that has had no workers for so many seconds."""
+    """A cluster that has had no workers for some time."""
 
     def __str__(self) -> str:
         return f"the cluster has had no workers for {self.args[0]} seconds: start some, and call this again"
 
 
 def same_version(version: str) -> None:
-    """Refuse, on a worker, to work for a client with another release: its numbers might be others."""
+    """Refuse, on a worker, to work for a client with another release: its results might differ."""
     if version != _core.__version__:
         raise RuntimeError(
             f"this worker has compcodes {_core.__version__}, the client {version}: install the same on all machines"
@@ -209,7 +209,7 @@ def same_version(version: str) -> None:
 
 
 def share_of_threads() -> int | None:
-    """Return how many threads are a task's that has its worker for itself; None outside of a worker: all."""
+    """Return the threads for a task that has its worker for itself; None (all) outside of a worker."""
     try:
         from distributed import get_worker
 
@@ -219,7 +219,7 @@ def share_of_threads() -> int | None:
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function with arguments that came over the network: arrays may begin anywhere in what was received."""
+    """Call a function with arguments that came over the network: arrays may be misaligned in the received buffer."""
     return function(*map(_aligned, arguments))
 
 
@@ -240,7 +240,7 @@ def _itself(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Bytes of arrays in a value, about."""
+    """Return the approximate number of bytes of the arrays in a value."""
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
     parts = value if isinstance(value, (tuple, list)) else vars(value).values() if hasattr(value, "__dict__") else ()

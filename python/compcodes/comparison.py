@@ -1,6 +1,6 @@
-"""The methods that are compared at equal bytes, each trained and searched in the same way.
+"""The methods that are compared at equal size, each trained and searched in the same way.
 
-`METHODS` lists them; `train` gives a `Contestant`: what a method made of a database, what that took, and its answers.
+`METHODS` lists them; `train` returns a `Contestant`: a method's codes of a database, their cost, and its answers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Method:
     Parameters
     ----------
     name : str
-        What tables call it.
+        Its name in tables.
     about : str
         A description in one line.
     cls : str
         Its class in `compcodes`.
     parameters : mapping
-        What the class is given besides the size.
+        Arguments of the class in addition to the size.
     size : str
         The parameter that sets the size.
     per_byte : int
@@ -57,12 +57,12 @@ class Method:
         return {self.size: n_bytes * self.per_byte, **self.parameters}
 
     def expression(self, n_bytes: int, **others: Any) -> str:
-        """Return the Python expression for what `make` makes."""
+        """Return the Python expression for the result of `make`."""
         arguments = {**self.arguments(n_bytes), **self._known(others)}
         return f"cc.{self.cls}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def make(self, n_bytes: int, **others: Any) -> Any:
-        """Make the untrained model; of `others`, it is given those parameters that its class has."""
+        """Make the untrained model; it gets those of the `others` that are parameters of its class."""
         return getattr(cc, self.cls)(**{**self.arguments(n_bytes), **self._known(others)})
 
     def _known(self, others: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,12 +91,12 @@ METHODS: dict[str, Method] = {
         Method("LSH", "signs of random projections, by Hamming distance", "RandomHyperplaneHash", {}, "n_bits", 8),
     )
 }
-"""By name; the paper's own and this package's first, then rivals."""
+"""Methods by name; the paper's own and this package's first, then rivals."""
 
 
 @dataclass
 class Contestant:
-    """A trained method and the codes it made of a database."""
+    """A trained method and its codes of a database."""
 
     method: Method
     n_bytes: int
@@ -111,11 +111,11 @@ class Contestant:
 
     @property
     def approximates(self) -> bool:
-        """Whether codes stand for vectors, as all but those of LSH do."""
+        """Whether codes approximate vectors, which is so for all methods except LSH."""
         return self._index is not None
 
     def search(self, Q: NDArray[Any], k: int) -> NDArray[np.int64]:
-        """Find the rows (nq, k) that answer best by code, best first."""
+        """Find the rows (nq, k) with the best scores by code, best first."""
         if self._index is None:
             ids: NDArray[np.int64] = self.model.search(Q, self.codes, k)[1]
             return ids
@@ -145,13 +145,13 @@ def train(
     ----------
     method : Method
     n_bytes : int
-        Of a code.
+        Size of a code.
     learn, base : (n, d)
-        What is learned from, and what is encoded.
+        The vectors to learn from, and those to encode.
     queries : (nq, d), optional
-        Sample queries, for `CompositionalCodes`, whose loss they help to choose.
+        Sample queries, for `CompositionalCodes`, which uses them to choose the loss.
     **others
-        Further parameters of the class, such as to make training short.
+        Further parameters of the class, for example to shorten the training.
     """
     model = method.make(n_bytes, n_jobs=n_jobs, random_state=random_state, **others)
     start = time.perf_counter()

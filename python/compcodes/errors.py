@@ -1,4 +1,4 @@
-"""Errors that carry the argument they are about as data, so that whoever knows it by another name can say that."""
+"""Errors that carry the name of the argument as data, so that callers with another name for it can use that."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class ArgumentError(Exception):
     argument : str
         Its name in the function's signature.
     problem : str
-        The rest of the message: its value or shape, and what would be right.
+        The rest of the message: its value or shape, and what would be valid.
     """
 
     def __init__(self, argument: str, problem: str) -> None:
-        super().__init__(argument, problem)  # as pickles need it
+        super().__init__(argument, problem)  # required for pickling
         self.argument, self.problem = argument, problem
 
     def __str__(self) -> str:
         return self.told(self.argument)
 
     def told(self, name: str) -> str:
-        """Return the message with another name of the argument.
+        """Return the message with another name for the argument.
 
-        A problem may be with a part of it, an element, ``[3] is …``, or an attribute, ``.encode gave …``.
+        The problem may concern a part of it: an element, ``[3] is …``, or an attribute, ``.encode gave …``.
         """
         return f"{name}{self.problem}" if self.problem.startswith(("[", ".")) else f"{name} {self.problem}"
 

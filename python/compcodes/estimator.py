@@ -1,4 +1,4 @@
-"""The conventions of scikit-learn's estimators: parameters by name, and what its tools call. It is not a dependency."""
+"""The conventions of scikit-learn's estimators: parameters by name, and the methods its tools call. No dependency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTAINERS = ("default", "pandas", "polars")
 
 
 class Estimator:
-    """A transformer of vectors to codes. Parameters are the arguments of `__init__`, kept under their names."""
+    """A transformer of vectors to codes. Parameters are the arguments of `__init__`, stored under their names."""
 
     codebooks_: NDArray[np.float32]
 
@@ -49,7 +49,7 @@ class Estimator:
         Returns
         -------
         (n, M) uint8
-            A data frame of pandas or polars where `set_output` or scikit-learn's configuration asks for one.
+            A data frame of pandas or polars if `set_output` or scikit-learn's configuration requests one.
         """
         index = getattr(X, "index", None)
         expected = getattr(self, "n_features_in_", None)
@@ -59,12 +59,12 @@ class Estimator:
         return self._contained(self.encode(X), None if callable(index) else index)  # a list has a method of that name
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Names of the columns of codes, for scikit-learn's tools: that of the class in small letters, and a number."""
+        """Return column names for codes, for scikit-learn's tools: the class name in lower case, and a number."""
         name, width = type(self).__name__.lower(), len(self.codebooks_)
         return np.array([f"{name}{m}" for m in range(width)], dtype=object)
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Choose what `transform` returns, as scikit-learn has it: "default", "pandas", "polars", or None for as it is.
+        """Choose what `transform` returns, as in scikit-learn: "default", "pandas", "polars", or None for no change.
 
         Raises
         ------
@@ -90,21 +90,21 @@ class Estimator:
         return frames.DataFrame(codes, columns=names, index=index, copy=False)
 
     def inverse_transform(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Another name of `decode`, which scikit-learn's pipelines call."""
+        """Return `decode`, under the name that scikit-learn's pipelines call."""
         return self.decode(codes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "codebooks_")
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's tools ask of an estimator: a transformer that needs no target."""
-        from sklearn.utils import Tags, TargetTags, TransformerTags  # it asks, so it is there
+        """Return scikit-learn's tags of an estimator: a transformer that needs no target."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags  # only scikit-learn calls this, so it is installed
 
         transformer = TransformerTags(preserves_dtype=[])
         return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=transformer)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn's tools ask for them."""
+        """Return the parameters by name, as scikit-learn's tools request them."""
         return {name: getattr(self, name) for name in _defaults(type(self)) if hasattr(self, name)}
 
     def set_params(self, **params: Any) -> Self:
@@ -135,12 +135,12 @@ class Estimator:
 
 
 def _same(value: object, default: object) -> bool:
-    """Whether a parameter is as by default; arrays and objects never are."""
+    """Whether a parameter has its default value; arrays and objects never do."""
     return value is default or (isinstance(value, (str, int, float)) and value == default)
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """Parameters of a class and their defaults; where it passes further ones on by ``**``, those of its base too."""
+    """Return parameters of a class and their defaults, including those of its base if it passes others on by ``**``."""
     found: dict[str, Any] = {}
     for cls in kind.__mro__:
         if "__init__" not in vars(cls):

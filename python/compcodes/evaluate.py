@@ -1,10 +1,10 @@
-"""How good codes are: exact answers and recall against them, errors of approximation, and scores of retrieval.
+"""The quality of codes: exact answers and recall against them, approximation errors, and retrieval scores.
 
-`recall` is the paper's recall@P: the share of the R truly best vectors that stand among the first P found.
-It is also the share that is right after the first P are re-ranked with exact inner products and cut to R.
+`recall` is the paper's recall@P: the share of the R truly best vectors that are among the first P found. It is also the
+recall after the first P are re-ranked with exact inner products and cut to R.
 
-The three errors compare vectors x with their approximations x̄, which may be an array or come in batches, such as
-`CompositionalCodes.decode_batches` gives: they never stand in memory together.
+The three errors compare vectors x with their approximations x̄, which may be an array or come in batches, as from
+`CompositionalCodes.decode_batches`: they are never in memory all at once.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def ground_truth(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Find the k best rows of `X` for each query by comparing it with all of them.
 
-    They are the best by scores in float64 of the numbers as float32, for all data that float32 can hold, and the same
+    The scores are computed in float64 from the numbers as float32, for all data that float32 can hold, with the same
     bits on every machine and for any number of threads. Products in float32 only exclude rows, by a proven bound on
-    their error: it takes longer where they cannot tell many rows apart.
+    their error: the search takes longer if they cannot tell many rows apart.
 
     Parameters
     ----------
     X : (n, d)
-        Database, may be a memory map or `compcodes.data.Files`; read in chunks.
+        Database; may be a memory map or `compcodes.data.Files`; read in chunks.
     Q : (nq, d)
         Queries.
     k : int
@@ -77,7 +77,7 @@ def ground_truth(
     Raises
     ------
     ValueError, TypeError
-        Arrays of another shape or dtype, or NaN or infinity in `X` or `Q` (with the row).
+        Arrays of a wrong shape or dtype, or NaN or infinity in `X` or `Q` (with the row).
     """
     report = staged(progress, "exact search")
     if isinstance(X, many.Files) and len(X):
@@ -90,9 +90,9 @@ def ground_truth(
 def _best_of_files(
     X: many.Files, Q: NDArray[Any], k: int, metric: Metric, n_jobs: int | None, report: Callable[[int, int], Any] | None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Go through files a piece at a time, each together with what was best before it.
+    """Search files a piece at a time, each together with the best found before it.
 
-    The vectors of the best are kept: rounded scores would not tell the order of all of them.
+    The vectors of the best are kept: rounded scores would not determine the order of all of them.
     """
     rows, vectors = np.zeros(0, np.int64), np.zeros((0, X.shape[1]), X.dtype)
     waiting: list[NDArray[Any]] = []
@@ -100,7 +100,7 @@ def _best_of_files(
         waiting.append(block)
         end = first + len(block)
         n_waiting = sum(map(len, waiting))
-        # Small pieces wait for more, so that the best before them are not gone through again for each.
+        # Small pieces are combined, so that the best before them are not compared again for each.
         if end < len(X) and n_waiting * block[:1].nbytes < max(many.PIECE, vectors.nbytes):
             continue
         rows = np.concatenate([rows, np.arange(end - n_waiting, end)])
@@ -122,20 +122,20 @@ def recall(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int = 100) -> fl
     ids : (nq, ≥ P) int, or keys
         What a search returned, best first.
     true_ids : (nq, ≥ R) int, or keys
-        What it should have returned, best first, as from `ground_truth`. Both are ids, or both keys: an array of
-        strings or of objects, as an index with keys returns them, or of integers where keys are integers.
-        Rows, as from `ground_truth`, become keys as ``keys[true_ids]``.
+        What it should have returned, best first, as from `ground_truth`. Both must be ids, or both keys: an array of
+        strings or of objects, as an index with keys returns them, or of integers if keys are integers. Rows, as from
+        `ground_truth`, become keys by ``keys[true_ids]``.
 
     Returns
     -------
     float
-        From 0 to 1; NaN without queries. Padding (−1, or None among keys) is neither sought nor found: where fewer than
-        R answers exist, the share is of those that do.
+        From 0 to 1; NaN without queries. Padding (−1, or None among keys) is ignored: if fewer than R answers exist,
+        the share is of those that do.
 
     Raises
     ------
     ValueError
-        If the two differ in their number of queries, or have fewer columns than R and P ask for; or one holds ids, the
+        The two differ in their number of queries, or have fewer columns than R and P require; or one holds ids and the
         other keys.
 
     Examples
@@ -174,9 +174,9 @@ def recall_curve(ids: ArrayLike, true_ids: ArrayLike, R: int = 10, P: int | None
 
 
 def _first_hits(found: NDArray[np.int64], sought: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count, for each column of `found`, the ids that are sought and stand in no column before it."""
+    """Count, for each column of `found`, the true ids that are in no column before it."""
     names, numbers = np.unique(np.concatenate([found, sought], axis=1), return_inverse=True)
-    # An id in another row is another number.
+    # Offset by row, so that an id in another row is another number.
     numbers = numbers.reshape(len(found), -1) + np.arange(len(found))[:, None] * len(names)
     P = found.shape[1]
     each, first = np.unique(numbers[:, :P], return_index=True)
@@ -191,12 +191,12 @@ def vector_error(X: ArrayLike, approximations: Approximations) -> float:
     X : (n, d)
         The vectors; read in chunks.
     approximations : (n, d) array, or iterator over (b, d) arrays
-        x̄ of each row of `X`, in that order.
+        x̄ of each row of `X`, in the same order.
 
     Raises
     ------
     ValueError
-        The two do not belong together, or are empty.
+        The two do not match, or are empty.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def vector_error(X: ArrayLike, approximations: Approximations) -> float:
 
 
 def inner_product_error(X: ArrayLike, approximations: Approximations, Q: ArrayLike, true_ids: ArrayLike) -> float:
-    """Mean of |⟨q, x⟩ − ⟨q, x̄⟩| over each query and its true best vectors: the paper's IPAE, which takes the best 100.
+    """Average |⟨q, x⟩ − ⟨q, x̄⟩| over each query and its true best vectors: the paper's IPAE, for the best 100.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def inner_product_error(X: ArrayLike, approximations: Approximations, Q: ArrayLi
 
     Raises
     ------
-    ValueError
+    Arguments do not match, or there is no pair to compare.
         Arguments do not belong together, or there is no pair to compare.
     """
     X = as_vectors(X, "X")
@@ -263,12 +263,12 @@ def symmetric_error(X: ArrayLike, approximations: Approximations) -> float:
     Raises
     ------
     ValueError
-        The two do not belong together, or are empty.
+        The two do not match, or are empty.
 
     Notes
     -----
-    With E = X − X̄ the matrix of all n² differences is E·Xᵀ + X̄·Eᵀ, and its squared norm a sum of products of matrices
-    (d, d). So it takes O(n d²), in float64 and without cancellation where E is small.
+    With E = X − X̄, the matrix of all n² differences is E·Xᵀ + X̄·Eᵀ, and its squared norm is a sum of products of (d,
+    d) matrices. So it takes O(n d²), in float64 and without cancellation if E is small.
 
     Examples
     --------
@@ -298,12 +298,11 @@ def mean_average_precision(
     Parameters
     ----------
     ids : (nq, P) int
-        What was found, best first; −1 is padding. What is relevant and not among them counts as never found.
+        What was found, best first; −1 is padding. Relevant ids that are missing count as never found.
     relevant : sequence of nq arrays of int
-        The ids that are relevant to each query, in any order; at least one.
+        The relevant ids of each query, in any order; at least one.
     query_ids : (nq,) int, optional
-        Where queries are members of the database: their ids, which are taken out of what was found before it is
-        judged.
+        If queries are members of the database: their ids, which are removed from the results before these are judged.
 
     Returns
     -------
@@ -354,8 +353,8 @@ def ukbench_score(ids: ArrayLike, groups: ArrayLike, query_groups: ArrayLike | N
     groups : (n,) int
         The object that each vector of the database shows.
     query_groups : (nq,) int, optional
-        That of each query. By default query i is vector i of the database, as in UKBench, where a query that finds
-        itself counts.
+        The object of each query. By default query i is vector i of the database, as in UKBench, where a query that
+        finds itself counts.
 
     Returns
     -------
@@ -397,7 +396,7 @@ def ukbench_score(ids: ArrayLike, groups: ArrayLike, query_groups: ArrayLike | N
 def _errors(
     X: NDArray[Any], approximations: Approximations
 ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
-    """First row, vectors x and errors x − x̄ of one chunk after another."""
+    """Yield first row, vectors x and errors x − x̄ of one chunk after another."""
     if len(X) == 0:
         raise ArgumentValueError("X", f"has shape {X.shape}: there is nothing to compare")
     first = 0
@@ -428,7 +427,7 @@ def _batches(approximations: Approximations) -> Iterator[NDArray[Any]]:
 
 
 def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Ids of both; keys as numbers in their place, the same number for the same key and −1 for None."""
+    """Return both as ids, with keys replaced by numbers: the same number for the same key, and −1 for None."""
     found, true = _names("ids", ids), _names("true_ids", true_ids)
     are_ids = [array.dtype.kind in "iu" for array in (found, true)]
     if all(are_ids):
@@ -451,7 +450,7 @@ def _named_alike(ids: ArrayLike, true_ids: ArrayLike) -> tuple[NDArray[Any], NDA
 
 
 def _names(name: str, value: ArrayLike) -> NDArray[Any]:
-    """Ids as an array of integers, or keys as one of objects or strings."""
+    """Return ids as an array of integers, or keys as one of objects or strings."""
     if isinstance(value, tuple) and [np.ndim(one) for one in value if isinstance(one, np.ndarray)] == [2, 2]:
         raise ArgumentValueError(name, "is a tuple (scores, ids): pass its second")
     rows = value if isinstance(value, (list, tuple)) else []

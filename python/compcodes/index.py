@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, TypeVar
 
-    #: What names vectors: numbers, or keys as objects.
+    #: What identifies vectors: numbers, or keys as objects.
     Name = TypeVar("Name", bound=np.generic, default=np.int64)
 else:
     from typing import TypeVar
@@ -40,12 +40,13 @@ __all__ = ["Above", "FilterWarning", "Index", "MetricWarning"]
 
 
 class Index(Generic[Name]):
-    """A database of codes that is searched for the vectors that answer a query best.
+    """A database of codes that is searched for the best matches of a query.
 
-    Searching compares each query with the *approximation* x̄ of every vector, which is what `reconstruct` returns: M
-    table look-ups and additions each. The result is exactly the k best of these scores. Many threads may search at
-    once, also while one changes the index: a search sees all of a change or nothing of it. A change that raises, Ctrl-C
-    too, has not happened. The child of a fork has the index as it was, whatever other threads were doing with it.
+    Searching compares each query with the *approximation* x̄ of every vector, as returned by `reconstruct`: M table
+    lookups and additions each. The result is exactly the k best of these scores. Many threads may search at once, even
+    while one changes the index: a search sees all of a change or nothing of it. A change that raises an exception,
+    including Ctrl-C, has not happened. The child of a fork has the index in its state at the fork, whatever other
+    threads were doing with it.
 
     Parameters
     ----------
@@ -53,26 +54,27 @@ class Index(Generic[Name]):
         A fitted model, or any object with ``codebooks_`` and ``encode(X)`` (see `QuantizerLike`). The index keeps a
         copy.
     metric : {"ip", "cosine", "l2"} or None, default None
-        By default that of the model, and "ip" where the model has none. Another than the model was trained for brings a
-        `MetricWarning`.
-        Inner product ⟨q, x̄⟩, a sum of M numbers in float32; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), 0 where q or x̄ is 0, for one
+        By default the metric of the model, or "ip" if the model has none. A metric other than the model was trained for
+        causes a `MetricWarning`.
+        Inner product ⟨q, x̄⟩, a sum of M numbers in float32; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), 0 if q or x̄ is 0, for one
         more byte per vector; or minus the squared Euclidean distance −‖q − x̄‖², for five more. Higher is better.
         Cosines and distances are computed in float64 and rounded to float32: for any offset and any lengths they are
-        right to the last bit, and so is their order.
+        correct to the last bit, and so is their order.
     n_jobs : int, optional
         Threads; all cores by default.
     scale : bool, default False
-        Multiply each inner product by ‖x‖² / ⟨x, x̄⟩, kept in one byte more a vector: the approximation then has the
-        length along x that x has. It pays for codes of a plain reconstruction loss, as other libraries make them.
+        Multiply each inner product by ‖x‖² / ⟨x, x̄⟩, stored in one more byte per vector: the approximation then has
+        the same length along x as x. It pays off for codes of a plain reconstruction loss, as other libraries make
+        them.
     exact_norms : bool, default True
-        With "l2": False takes one more byte per vector instead of five. The results are the same, and take longer to
+        With "l2": False takes one more byte per vector instead of five. The results are the same, but take longer to
         find.
     residuals : bool, default False
-        With "ip" and without a scale: keep ‖x − x̄‖ in five bytes more a vector, so that ``search(..., certify=True)``
-        can prove its results.
+        With "ip" and without a scale: keep ‖x − x̄‖ in five more bytes per vector, so that ``search(...,
+        certify=True)`` can prove its results.
     keys : bool, default False
-        Vectors are named by keys that `add` is given: strings, integers, bytes, UUIDs, or tuples of them, which the
-        file of the index keeps. Wherever ids are asked for or returned, keys take their place, and None that of −1.
+        Vectors are identified by keys that are passed to `add`: strings, integers, bytes, UUIDs, or tuples of them,
+        which the file of the index stores. Wherever ids are taken or returned, keys replace them, and None replaces −1.
 
     Examples
     --------
@@ -83,7 +85,7 @@ class Index(Generic[Name]):
     >>> ids.shape, len(index), index.bytes_per_vector
     ((5, 3), 2000, 4)
 
-    With keys, here those of five items:
+    With keys, here for five items:
 
     >>> shop = cc.Index(index.quantizer, keys=True).add(X[:5], ["tea", "cup", "pot", "jam", "bun"])
     >>> shop.remove(["jam"]), "cup" in shop
@@ -169,7 +171,7 @@ class Index(Generic[Name]):
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int, optional
             At least 0, and not in the index yet. By default the numbers after the largest id that there ever was: for
-            the first vectors 0, 1, 2, …, and never that of a vector that was removed. With ``keys=True``: n keys.
+            the first vectors 0, 1, 2, …, and never the id of a vector that was removed. With ``keys=True``: n keys.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -181,9 +183,9 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `X` (with the row), ids that cannot be used, or, for "l2" and
-            "cosine", an approximation that float32 cannot hold (with the row). For "l2" it must hold the squares of
-            vectors and of approximations, too, as seen from the middle of the codewords.
+            Shapes that do not match, NaN or infinity in `X` (with the row), invalid ids, or, for "l2" and "cosine", an
+            approximation that float32 cannot hold (with the row). For "l2" it must also hold the squares of vectors and
+            approximations relative to the center of the codewords.
         """
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.new(ids, len(X))
@@ -195,7 +197,7 @@ class Index(Generic[Name]):
     def _encoded(
         self, X: NDArray[Any], progress: ProgressLike
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, NDArray[np.float32] | None]:
-        """Codes, lists if there are any, and what the settings ask for beside them."""
+        """Return codes, lists if there are any, and what the settings require alongside them."""
         lists = self._quantizer._assigned(X)
         codes = encoded(self._quantizer, X, progress, lists)
         if self.metric == "l2":
@@ -208,10 +210,10 @@ class Index(Generic[Name]):
         return codes, lists, side
 
     def add_codes(self, codes: ArrayLike, ids: ArrayLike | None = None, *, lists: ArrayLike | None = None) -> Self:
-        """Add codes (n, M) uint8 that the index's quantizer made; otherwise as `add`.
+        """Add codes (n, M) uint8 that the index's quantizer made; otherwise like `add`.
 
-        An index with lists takes the list of each vector too, (n,) int, as the quantizer's `assign` returns them.
-        With ``scale=True`` their scale is 1: it takes the vectors to know it. With ``residuals=True`` it is an error.
+        An index with lists also takes the list of each vector, (n,) int, as returned by the quantizer's `assign`. With
+        ``scale=True`` their scale is 1, since computing it takes the vectors. With ``residuals=True`` it is an error.
         """
         codes = as_codes(codes, self._shape[0])
         places = self._quantizer._places(lists, len(codes))
@@ -219,16 +221,16 @@ class Index(Generic[Name]):
         return self
 
     def update(self, X: ArrayLike, ids: ArrayLike, *, progress: ProgressLike = None) -> Self:
-        """Put other vectors in the place of those with these ids, which keep their ids and places.
+        """Replace the vectors with these ids by others, which take over their ids and positions.
 
-        Searches that go on meanwhile see all of it or nothing.
+        Concurrent searches see all of the change or nothing of it.
 
         Parameters
         ----------
         X : (n, d) array of any real type
             Vectors; read a chunk at a time, and not kept.
         ids : (n,) int
-            Ids that the index holds, each once.
+            Ids in the index, each at most once.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -240,8 +242,8 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `X` (with the row), values too large for float32 as in `add`, an
-            id twice, or one that the index has not.
+            Shapes that do not match, NaN or infinity in `X` (with the row), values too large for float32 as in `add`,
+            an id that is repeated, or one that is not in the index.
 
         Examples
         --------
@@ -262,35 +264,35 @@ class Index(Generic[Name]):
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids; the others keep their order and ids.
 
-        Where vectors are added after a removal, `search` takes the rows of `rerank` by their ids only. To exchange
+        If vectors are added after a removal, `search` needs `rerank_ids` to match the rows of `rerank`. To exchange
         vectors, see `update`.
 
         Returns
         -------
         int
-            How many there were.
+            How many were removed.
 
         Raises
         ------
         ValueError
-            The index has no such id. Nothing is removed then, nor after Ctrl-C.
+            An id is not in the index. Nothing is removed in that case, nor after Ctrl-C.
         """
         return self._core.remove(self._names.given(ids, None), self.n_jobs)
 
     def reset(self) -> Self:
-        """Remove all vectors. Their ids are not given to others by default."""
+        """Remove all vectors. Their ids are not assigned again by default."""
         self._core.clear()
         return self
 
     def merge(self, other: Index) -> Self:
         """Add all vectors of another index with the same codebooks, metric and settings.
 
-        They keep the ids they were given; without any they get the numbers that follow the largest here.
+        They keep the ids they were given; without any they get the numbers after the largest id here.
 
         Raises
         ------
         ValueError
-            The indexes do not fit, or an id is in both. Nothing is added then, nor after Ctrl-C.
+            The indexes do not match, or an id is in both. Nothing is added in that case, nor after Ctrl-C.
         """
         if not isinstance(other, Index):
             raise ArgumentTypeError("other", f"is {type(other)}: want an Index")
@@ -372,45 +374,45 @@ class Index(Generic[Name]):
         k : int, default 10
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
-            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. For each query its own:
-            nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns are
-            ids, or a boolean matrix (nq, len(index)). Ids or keys that the index does not have are of no account; where
-            it has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
+            Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. Or a separate set per
+            query: nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns
+            are ids, or a boolean matrix (nq, len(index)). Ids or keys that the index does not have are ignored; if it
+            has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
         exclude : like `filter`, optional
-            Do not find these, such as what a user has already: ``exclude=[history_of_a, history_of_b]``, or the CSR
-            matrix of users and items. What the index does not have is of no account; of
-            keys of which it has none a `FilterWarning` says so.
+            Do not find these, for example what a user already has: ``exclude=[history_of_a, history_of_b]``, or the CSR
+            matrix of users and items. Ids or keys that the index does not have are ignored; if it has none of the keys,
+            a `FilterWarning` says so.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`; an array, a memory map or `compcodes.data.Files`, of which
             only the candidates' rows are read. Scores are then exact. With `rerank_ids` it may have rows in any order,
-            (m, d). A callable is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d):
-            from a database, say.
+            (m, d). A callable is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d),
+            for example from a database.
         rerank_ids : (m,) int, optional
-            The id of each row of `rerank`, each once; ids that are not in the index are of no account. Needed where
-            vectors were added after others were removed, since rows might then be taken for those of other vectors.
+            The id of each row of `rerank`, each once; ids that are not in the index are ignored. Required if vectors
+            were added after others were removed, since rows might otherwise be matched with the wrong vectors.
             Ascending ids are looked up without sorting them first.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         n_probe : int, optional
-            Of an index with lists (see `CompositionalCodes`): how many to go through, the best for each query; more
-            where those hold fewer than k vectors that may be found. All of them give what a search without lists would.
+            For an index with lists (see `CompositionalCodes`): how many to search, the best ones for each query; more
+            if those hold fewer than k vectors that may be found. All of them give the result of a search without lists.
         recall : float, default 0.95
-            In the place of `n_probe`, 0 to 1: so many lists that this share of the nearest vectors is in them, as `fit`
-            measured for its sample queries, or for rows of the data. 1 goes through all.
+            Instead of `n_probe`, 0 to 1: as many lists as hold this share of the nearest vectors, as `fit` measured for
+            its sample queries, or for rows of the data. 1 searches all.
         certify : bool, default False
-            With `rerank`, for an index with ``residuals=True``: compare exactly also the `n_candidates` that the bound
-            ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖ lets score best, and tell whose results are thereby proven exact, as far as scores
-            rounded to float32 tell vectors apart. `rerank` must hold the vectors that were added. All lists are gone
-            through: nothing can be proven of others.
+            With `rerank`, for an index with ``residuals=True``: also compare exactly the `n_candidates` with the
+            largest bounds ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖, and return for which queries the results are thereby proven exact, as
+            far as scores rounded to float32 distinguish vectors. `rerank` must hold the vectors that were added. All
+            lists are searched, since nothing can be proven about others.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
         Returns
         -------
         scores : (nq, k) float32
-            Best first; −inf where there are fewer than k vectors.
+            Best first; −inf if there are fewer than k vectors.
         ids : (nq, k) int64
-            Of equal scores the vector that was added first comes first; −1 where there are fewer than k vectors.
+            Ties in the order of adding; −1 if there are fewer than k vectors.
         certified : (nq,) bool
             With `certify` only: whether no vector beyond those compared exactly can be among the k best, so that the
             result is that of comparing with all of them. More candidates certify more.
@@ -418,9 +420,9 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            Shapes that do not fit, NaN or infinity in `Q`, a query whose squared distances are beyond float32, or k
-            below 1; `certify` without `rerank`, or for an index without residuals; `rerank` without `rerank_ids` where
-            they are needed; the id of a candidate is not among `rerank_ids`, or one is there twice.
+            Shapes that do not match, NaN or infinity in `Q`, a query whose squared distances are beyond float32, or k
+            below 1; `certify` without `rerank`, or for an index without residuals; `rerank` without `rerank_ids` if
+            they are required; the id of a candidate is missing from `rerank_ids`, or repeated there.
         """
         return searching.search(
             self,
@@ -446,17 +448,17 @@ class Index(Generic[Name]):
         exclude: FilterLike = None,
         progress: ProgressLike = None,
     ) -> Above:
-        """Find all vectors that score at least so much for each query.
+        """Find all vectors that reach a given score, for each query.
 
-        They are exactly those whose score by code, as `search` returns it, is `score` or more.
+        They are exactly those whose score by code, as returned by `search`, is `score` or more.
 
         Parameters
         ----------
         Q : (nq, d) or (d,)
             Queries; one vector is one query.
         score : float or (nq,) float
-            The least score, for all queries or for each. With "l2", where scores are negative, −r² for all within
-            distance r.
+            The least score, for all queries or for each. With "l2", where scores are negative, −r² finds everything
+            within distance r.
         filter, exclude : optional
             As for `search`.
         progress : callable or True, optional
@@ -467,13 +469,13 @@ class Index(Generic[Name]):
         indptr : (nq + 1,) int64
             The results of query i are ``indptr[i]:indptr[i + 1]``.
         ids : (m,) int64
-            Best first; of equal scores the vector that was added first comes first. Keys, for an index with keys.
+            Best first; ties in the order of adding. Keys, for an index with keys.
         scores : (m,) float32
 
         Raises
         ------
         ValueError
-            As of `search`; or a score that is not finite, or lets through more than 2³¹ results.
+            As in `search`; or a score that is not finite, or that yields more than 2³¹ results.
 
         Examples
         --------
@@ -492,7 +494,7 @@ class Index(Generic[Name]):
         Raises
         ------
         ValueError
-            The index has no such id.
+            An id is not in the index.
         """
         return self._core.reconstruct(self._names.given(ids, None), self.n_jobs)
 
@@ -517,12 +519,12 @@ class Index(Generic[Name]):
 
     @property
     def has_keys(self) -> bool:
-        """Whether keys name its vectors, in the place of ids."""
+        """Whether vectors are identified by keys instead of ids."""
         return self._names.keyed
 
     @property
     def dimension(self) -> int:
-        """d, of the vectors that it takes."""
+        """The length d of its vectors."""
         return int(self._shape[2])
 
     @property
@@ -537,33 +539,33 @@ class Index(Generic[Name]):
 
     @property
     def drift(self) -> float | None:
-        """How far the lists are from those of training: the share of the vectors that would have to be in others.
+        """How far the lists have drifted from those of training: the share of vectors that would have to change lists.
 
-        Where it is above 0.2 or so, the vectors that were added are unlike those of the training: lists are of unequal
-        size, and fewer of the nearest vectors are where a search looks. Train anew, and add the vectors again.
+        If it is above about 0.2, the vectors that were added differ from those of the training: list sizes are uneven,
+        and fewer of the nearest vectors are where a search looks. Train again, and add the vectors again.
         """
         return self._core.drift()
 
     @property
     def quantizer(self) -> Quantizer:
-        """A copy of the model: a change of it, such as another `fit`, does not change the index."""
+        """A copy of the model: changing it, for example by another `fit`, does not change the index."""
         return copy.copy(self._quantizer)
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes kept for each vector: codes, and what metric and scale add.
+        """Bytes kept per vector: codes, and what metric and scale add.
 
-        Ids, where they are given, take 4 more, or 8 once one is 2³² or above; keys their UTF-8 bytes and some 20.
+        Ids, if they are given, take 4 more, or 8 once one is 2³² or above; keys take their UTF-8 bytes and about 20.
         """
         return self._core.bytes_per_vector()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index with its model to a file (safetensors), replacing what is there.
+        """Write the index with its model to a file (safetensors), replacing any existing one.
 
         Raises
         ------
         OSError
-            The file cannot be written. What was there stays then, as it does after Ctrl-C.
+            The file cannot be written. An existing file is kept in that case, and also after Ctrl-C.
         """
         self._core.save(os.fsdecode(path), self.n_jobs)
 
@@ -582,17 +584,17 @@ class Index(Generic[Name]):
         ----------
         path : str or path-like
         n_jobs : int, optional
-            As of the constructor.
+            As in the constructor.
         mmap : bool, default False
-            Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the
-            pages. The codes are verified when the index is changed or saved, and copied when it is changed. The file
-            may be replaced meanwhile, as `save` does it, but must not be written in place or made shorter: that
-            changes results, and can end the process (SIGBUS). Without `mmap` the file is read, and what is written to
-            it meanwhile is an error at worst.
+            Leave the codes in the file, mapped into memory: searching can begin at once, and processes share the pages.
+            The codes are verified when the index is changed or saved, and copied when it is changed. The file may be
+            replaced in the meantime, as `save` does, but must not be written in place or truncated: that changes
+            results, and can end the process (SIGBUS). Without `mmap` the file is read, and writing to it meanwhile
+            causes an error at worst.
         quantizer : Quantizer or any object like one, optional
-            What encodes vectors that are added, where it is none of this package's classes: files keep the codebooks
-            of such a quantizer, not its `encode`. Without it the index has `CompositionalCodes.from_codebooks` of the
-            same codebooks, which chooses codes by its own search.
+            The encoder for vectors that are added, if it is none of this package's classes: files store the codebooks
+            of such a quantizer, but not its `encode`. Without it the index uses `CompositionalCodes.from_codebooks` of
+            the same codebooks, which chooses codes by its own search.
 
         Raises
         ------
@@ -606,7 +608,7 @@ class Index(Generic[Name]):
 
     @classmethod
     def _around(cls, core: _core.Index, n_jobs: int | None, name: str, quantizer: QuantizerLike | None) -> Self:
-        """Make an index of what the core has loaded from the file of that name."""
+        """Wrap what the core has loaded from the file of that name."""
         metric, scale, exact_norms, residuals = core.settings()
         kept = core.model()
         if quantizer is None:
@@ -631,24 +633,25 @@ class Index(Generic[Name]):
     def from_faiss(cls, index: object, n_jobs: int | None = None) -> Self:
         """Take over a trained index of faiss with its codes, to search it with this engine.
 
-        The results are those of faiss, but for rounding; FastScan rounds its tables to bytes, and this engine does not.
-        Vectors added later are encoded by compcodes. An inverted file keeps its lists, and its ``nprobe`` is how many
-        lists a search goes through that says neither `n_probe` nor `recall`; a recall of these lists is not known.
+        The results are those of faiss, except for rounding; FastScan rounds its tables to bytes, and this engine does
+        not. Vectors added later are encoded by compcodes. An inverted file keeps its lists; its ``nprobe`` is the
+        number of lists for searches that specify neither `n_probe` nor `recall`; the recall of these lists is not
+        known.
 
         Parameters
         ----------
         index : faiss.IndexPQ, IndexResidualQuantizer or IndexLocalSearchQuantizer, or the FastScan of one
-            Of at most 8 bits per code; also ``IndexProductResidualQuantizer`` and ``IndexProductLocalSearchQuantizer``;
-            in an inverted file (``IndexIVFPQ`` and so on), of residuals or of whole vectors (``by_residual``), whose
-            vectors are then in the order of their ids; behind a rotation (``IndexPreTransform``, as for OPQ), or
-            with ids (``IndexIDMap``).
+            At most 8 bits per code; also ``IndexProductResidualQuantizer`` and ``IndexProductLocalSearchQuantizer``; in
+            an inverted file (``IndexIVFPQ`` and so on), of residuals or of whole vectors (``by_residual``), whose
+            vectors are then in the order of their ids; behind a rotation (``IndexPreTransform``, as for OPQ), or with
+            ids (``IndexIDMap``).
 
         Raises
         ------
         TypeError
             The index is of another kind; the message says what to call instead.
         ValueError
-            It has larger codes, another metric than inner product and L2, or is not trained.
+            It has larger codes, a metric other than inner product and L2, or is not trained.
         """
         from compcodes.interop.faiss import model_of, take
 
@@ -657,7 +660,7 @@ class Index(Generic[Name]):
         return made.add_codes(taken.codes, taken.ids, lists=None if taken.lists is None else taken.lists.of_each)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Bytes keep the quantizer's registered class; another one goes along.
+        # Bytes keep the quantizer's registered class; another one is passed along.
         own = self._quantizer
         other = None if type(own) in Quantizer._kinds.values() else own
         return _from_bytes, (self._core.to_bytes(), self.n_jobs, type(self), other)
@@ -669,14 +672,14 @@ class Index(Generic[Name]):
 
 
 class _Stored(str):
-    """The metric of a file, about which all was said when the index was made."""
+    """The metric of a file; any warning about it was given when the index was made."""
 
     __slots__ = ()
 
 
 @contextmanager
 def of_vectors() -> Iterator[None]:
-    """Let errors about codes say `X`: they were made of that."""
+    """Make errors about codes name `X`, which they were computed from."""
     try:
         yield
     except ArgumentError as error:
@@ -688,5 +691,5 @@ def of_vectors() -> Iterator[None]:
 def _from_bytes(
     content: bytes, n_jobs: int | None, kind: type[Index] = Index, quantizer: Quantizer | None = None
 ) -> Index:
-    """Unpickle an index: a pickle holds what a file would."""
+    """Unpickle an index: a pickle holds the same content as a file."""
     return kind._around(_core.Index.from_bytes(content), n_jobs, "<bytes>", quantizer)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel", "recall_figure", "svg", "thinned"]
 
-_INK = "#010203"  # stands for the colour of text until a picture is written
+_INK = "#010203"  # replaces the colour of text until a picture is written
 _LIGHT, _DARK = "#1f2328", "#e6edf3"
 _STYLES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vPX"
@@ -33,11 +33,11 @@ def recall_figure(
     Parameters
     ----------
     results : mapping of str to (nq, P) int
-        Found ids by name, best first; at least as many columns as the largest R to be of use.
+        Found ids by name, best first; with at least as many columns as the largest R to be useful.
     true_ids : (nq, ≥ max(R)) int
         From `compcodes.evaluate.ground_truth`.
     R : tuple of int
-        How many of the true best are sought.
+        How many of the true best to look for.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""How long work tells how far it is.
+"""How long-running work reports its progress.
 
-A progress callback is called as ``progress(stage, done, total)``: the name of the stage, and how much of it
-is done, in a unit of the stage's own. ``progress=True`` stands for a `Bar` on standard error; without
-`progress`, the library writes nothing anywhere.
+A progress callback is called as ``progress(stage, done, total)``: the name of the stage, and how much of it is done, in
+a unit specific to the stage. ``progress=True`` selects a `Bar` on standard error; without `progress`, the library
+writes nothing anywhere.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def staged(progress: ProgressLike, stage: str) -> Callable[[int, int], object] |
 class Bar:
     """A progress callback for people.
 
-    On a terminal it is a bar of tqdm (``pip install 'compcodes[progress]'``) that goes when a stage is done. In a log
-    file, or without tqdm, it is a plain line every five seconds. Time left is that of the stage, or of the whole job
-    where `expect` has said what that consists of.
+    On a terminal it is a bar of tqdm (``pip install 'compcodes[progress]'``) that disappears when a stage is done. In a
+    log file, or without tqdm, it is a plain line every five seconds. The remaining time is that of the stage, or of the
+    whole job if `expect` has listed its stages.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Bar:
         self._began = time.monotonic()
 
     def expect(self, stages: Mapping[str, float]) -> None:
-        """Say which stages the job has, in their order, and how long each takes beside the others."""
+        """Set the stages of the job, in order, and the relative time of each."""
         total, before = sum(stages.values()), 0.0
         self._job = {}
         for stage, share in stages.items():
@@ -98,7 +98,7 @@ class Bar:
             self.close()
 
     def close(self) -> None:
-        """Take the bar off the terminal, as after the last stage or an interruption."""
+        """Remove the bar from the terminal, for example after the last stage or an interruption."""
         if self._bar is not None:
             self._bar.close()
         self._bar = self._stage = None
@@ -126,7 +126,7 @@ class Bar:
         self._stream.flush()
 
     def say(self, line: str) -> None:
-        """Write a line between those of progress; to a log only of a job that lasts."""
+        """Write a line between those of progress; in a log, only for a job that takes long."""
         if self._tqdm is None and time.monotonic() - self._began < _LINE_EVERY:
             return
         if self._bar is not None:
@@ -152,6 +152,6 @@ def _tqdm() -> Callable[..., Any] | None:
         return None
 
     class Unwatched(tqdm):  # type: ignore[misc, unused-ignore]
-        monitor_interval = 0  # no thread that looks after bars: work calls back often enough
+        monitor_interval = 0  # no monitoring thread for bars: work calls back often enough
 
     return Unwatched

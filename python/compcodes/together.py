@@ -36,40 +36,41 @@ def search_together(
 ) -> Together:
     """Find the k best vectors for each query in several indexes together.
 
-    Scores by code of different models cannot be compared. So each index names candidates, and all of these are compared
-    by exact scores.
+    Scores by code of different models are not comparable. So each index provides candidates, and all of these are
+    compared by exact scores.
 
     Parameters
     ----------
     indexes : sequence of Index
-        Of one metric and one dimension d; their models may differ in all else, as do those of shards that were trained
-        apart, or of an old model and a new one.
+        They must have the same metric and dimension d; their models may differ otherwise, as with shards that were
+        trained separately, or with an old model and a new one.
     Q : (nq, d) or (d,)
         Queries; one vector is one query.
     k : int, default 10
         How many to find. May exceed the number of vectors.
     rerank : sequence
-        For each index what `Index.search` takes as `rerank`: its vectors, or a function from ids to vectors.
+        For each index, the `rerank` argument of `Index.search`: its vectors, or a function from ids to vectors.
     n_candidates : int, optional
-        How many each index names for a query; 10 · k by default.
+        How many candidates each index provides per query; 10 · k by default.
     **options
-        For each index, a sequence of ``rerank_ids``, ``filter`` or ``exclude``, as `Index.search` takes them; None in
-        it for none.
+        For each index, a sequence of ``rerank_ids``, ``filter`` or ``exclude``, as in `Index.search`; an entry of None
+        means none.
 
     Returns
     -------
-    scores : (nq, k) float32
+    Exact scores, best first; −inf if there are fewer than k vectors.
         Exact scores, best first; −inf where there are fewer than k vectors.
     indexes : (nq, k) int64
-        Which index holds the vector; −1 where there are fewer than k vectors. Of equal scores the earlier index
-        comes first.
+        The number of the index that holds the vector; −1 if there are fewer than k vectors. Ties go to the earlier
+        index.
     ids : (nq, k) int64
-        Its id there, −1 where there are fewer than k vectors; objects where an index has keys, and None for none.
+        Its id there, −1 if there are fewer than k vectors; objects if an index has keys, with None for missing ones.
 
     Raises
     ------
     ValueError
-        Indexes of different metrics or dimensions, or other arguments not one for each; else as `Index.search`.
+        Indexes of different metrics or dimensions, or other arguments not one per index; otherwise as in
+        `Index.search`.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def search_together(
     places[missing] = -1
     if has_keys:
         ids[missing] = None
-    # Stable: of equal scores the earlier index first; what is missing last.
+    # Stable: ties go to the earlier index; missing results come last.
     order = np.lexsort((-scores.astype(np.float64), missing), axis=1)[:, :k]
     scores, places, ids = (np.take_along_axis(array, order, 1) for array in (scores, places, ids))
     return Together(scores, places, ids)

@@ -1,4 +1,4 @@
-"""The command ``compcodes``: one module for each subcommand, and `door` for what they share."""
+"""The command ``compcodes``: one module per subcommand, and `door` for what they share."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ids(args: argparse.Namespace) -> tuple[NDArray[Any] | None, str]:
-    """Read what the user calls the vectors, and say where it is from."""
+    """Read the names of the vectors, and return what the user calls their source."""
     if args.id_column is not None:  # of many files
         source = file_of(args.vectors)
         return load_names(source, args.id_column), f"{source}:{args.id_column}"

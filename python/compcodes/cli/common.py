@@ -44,7 +44,7 @@ _MOST_RESULTS = 2**31  # 24 GB of scores and ids
 
 
 class UsageError(Exception):
-    """A command line that cannot be meant."""
+    """A command line that makes no sense."""
 
 
 class Stopwatch:
@@ -62,7 +62,7 @@ class Stopwatch:
 
 @contextmanager
 def called(names: Mapping[str, str]) -> Iterator[None]:
-    """Let errors about an argument say what the user calls it: an option or a file."""
+    """Make errors about an argument use the user's name for it: an option or a file."""
     try:
         yield
     except ArgumentError as error:
@@ -73,7 +73,7 @@ def called(names: Mapping[str, str]) -> Iterator[None]:
 
 
 def load_model(path: str, jobs: int | None) -> Quantizer:
-    """Load a model that works with so many threads."""
+    """Load a model that uses this many threads."""
     check_regular(path)
     quantizer = Quantizer.load(path)
     quantizer.n_jobs = jobs
@@ -81,7 +81,7 @@ def load_model(path: str, jobs: int | None) -> Quantizer:
 
 
 def load_index(path: str, jobs: int | None) -> Index:
-    """Load an index that works with so many threads."""
+    """Load an index that uses this many threads."""
     check_regular(path)
     return Index.load(path, n_jobs=jobs)
 
@@ -92,14 +92,14 @@ def open_index(path: str, jobs: int | None) -> Index | ShardedIndex:
 
 
 def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
-    """Open a file of vectors, or many: a folder or a pattern. `column` names that of Parquet files."""
+    """Open a file of vectors, or many: a folder or a pattern. `column` names the column of Parquet files."""
     if is_many(path):
         return open_many(path, column)
     return load(with_column(path, column))
 
 
 def load_some(path: str) -> NDArray[Any]:
-    """Load queries, or one, from a file, or from many that memory holds."""
+    """Load queries, or a single one, from one file, or from several that fit in memory."""
     return np.asarray(open_many(path)) if is_many(path) else load_queries(path)
 
 
@@ -108,7 +108,7 @@ _WARNINGS = (FilterWarning, LengthWarning, MetricWarning)
 
 @contextmanager
 def noted(prefix: str = "") -> Iterator[dict[str, str]]:
-    """Collect what the package warns of as a part of a result that `enter` prints, with a prefix before each."""
+    """Collect the package's warnings as part of a result that `enter` prints, with a prefix before each."""
     notes: dict[str, str] = {}
     with warnings.catch_warnings(record=True) as caught:
         for kind in _WARNINGS:
@@ -138,7 +138,7 @@ def cluster_of(address: str | None) -> Iterator[Any]:
 
 @contextmanager
 def written(path: str) -> Iterator[None]:
-    """Let errors in writing an output, of a full disk for one, name the file."""
+    """Make errors in writing an output, such as a full disk, name the file."""
     try:
         yield
     except OSError as error:
@@ -148,7 +148,7 @@ def written(path: str) -> Iterator[None]:
 
 
 def check_output(path: str, *endings: str) -> None:
-    """Refuse, before the work is done, a path that could not be written after it."""
+    """Reject a path that could not be written, before the work is done rather than after."""
     if endings and Path(path).suffix.lower() not in endings:
         raise ValueError(f"{path}: the file is written as {' or '.join(endings)}: give a name with that extension")
     folder = Path(path).parent
@@ -161,7 +161,7 @@ def check_output(path: str, *endings: str) -> None:
 
 
 def check_overwriting(outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
-    """Refuse outputs, by option, that would replace an input or each other."""
+    """Reject outputs, by option, that would replace an input or each other."""
     seen = {path: "an input" for path in inputs if path is not None}
     for option, output in outputs.items():
         if output is None:
@@ -178,7 +178,7 @@ def _files_of(path: str) -> list[str]:
         return [name]
     try:
         return paths_of(name)
-    except ValueError:  # whoever reads the folder says that there is nothing in it
+    except ValueError:  # reading the folder reports that it is empty
         return []
 
 
@@ -190,7 +190,7 @@ def _same_file(a: str, b: str) -> bool:
 
 
 def number_of_results(option: str, asked: int, n_vectors: int, n_queries: int) -> int:
-    """Return how many answers there are to a query where `option` asks for so many: no more than vectors."""
+    """Return how many results `option` asks for per query: no more than there are vectors."""
     k = max(min(asked, n_vectors), 1)
     if k * n_queries > _MOST_RESULTS:
         raise UsageError(f"{option} {asked}: {k:,} answers to each of {n_queries:,} queries are too many to hold")
@@ -198,7 +198,7 @@ def number_of_results(option: str, asked: int, n_vectors: int, n_queries: int) -
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit that suits it."""
+    """Write a time in a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -206,7 +206,7 @@ def duration(seconds: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Write a size in the unit that suits it."""
+    """Write a size in a suitable unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= size:
             return f"{n_bytes / size:.3g} {unit}"
@@ -214,7 +214,7 @@ def amount(n_bytes: float) -> str:
 
 
 def loss_text(loss: Mapping[str, Any]) -> str:
-    """Name and parameters of a `loss_`."""
+    """Return name and parameters of a `loss_`."""
     parameters = (f"{name} {value:g}" for name, value in loss.items() if name != "name" and value is not None)
     return ", ".join([loss["name"], *parameters])
 

@@ -39,12 +39,12 @@ from compcodes.quantizers._settings import stages as stages_of
 from compcodes.training.effort import EFFORTS
 
 NAME = "compare"
-LOGS = True  # it takes long: lines of progress also where standard error is no terminal
+LOGS = True  # it takes long, so lines of progress are also shown if standard error is not a terminal
 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))
-_QUERIES = 1000  # at most, to measure with
+_QUERIES = 1000  # the most, for measuring
 _RANKED_BY = "10@100"
-_OPTIONS = {"n_codewords": "codewords"}  # of `compcodes fit`, where they are not called as the parameter is
+_OPTIONS = {"n_codewords": "codewords"}  # parameters of `compcodes fit` that have a different name there
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                     METHODS[name], n_bytes, X, X, queries=sample, n_jobs=args.jobs, random_state=args.seed,
                     progress=bar, **_effort(METHODS[name], args),
                 )  # fmt: skip
-            except ValueError as error:  # such as product quantization into more parts than there are dimensions
+            except ValueError as error:  # such as product quantization with more parts than there are dimensions
                 failed.append({"method": name, "bytes": n_bytes, "error": str(error)})
                 continue
             result = {**_measure(made, X, Q, true_ids, k), "code": _python(made.method, n_bytes, args)}
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     except KeyboardInterrupt:
         if not results:
             raise
-        interrupted = True  # what was measured is kept
+        interrupted = True  # what was measured so far is kept
         args.exit_code = 130
     if not results:
         raise ValueError(f"no method could be trained: {failed[0]['method']}: {failed[0]['error']}")
@@ -130,7 +130,7 @@ def _found(
     results: list[dict[str, Any]],
     failed: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return what is known when so many methods are measured."""
+    """Return what is known after this many methods are measured."""
     ranked = sorted(
         results, key=lambda result: (result["bytes"], *(-result["recall"][m] for m in (_RANKED_BY, "10@10")))
     )
@@ -153,7 +153,7 @@ def _found(
 
 
 def _report(args: argparse.Namespace, found: dict[str, Any]) -> None:
-    """Write the page, replacing an earlier one at once."""
+    """Write the page, replacing an earlier one atomically."""
     if args.output is None:
         return
     with written(args.output), replacing(args.output) as beside:
@@ -188,7 +188,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def _stages(jobs: list[tuple[str, int]], n: int, args: argparse.Namespace) -> dict[str, float]:
-    """The stages of a comparison of `n` vectors, and about how long each takes beside the others."""
+    """Return the stages of a comparison of `n` vectors, and the approximate relative time of each."""
     stages: dict[str, float] = {"exact search": 0.02}
     for name, n_bytes in jobs:
         method = METHODS[name]
@@ -211,7 +211,7 @@ def _row(entry: dict[str, Any], measures: list[str]) -> list[str]:
 
 
 def _sizes(text: str) -> list[int]:
-    """Read sizes with commas between them, each once and the smallest first."""
+    """Read sizes separated by commas, without repetition and in ascending order."""
     return sorted({whole(1, 64)(part.strip()) for part in text.split(",")})
 
 
@@ -234,7 +234,7 @@ def _share(text: str) -> float:
 
 
 def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Return the database, the queries to measure with, and those to choose a loss by, if any."""
+    """Return the database, the queries to measure with, and those to choose a loss with, if any."""
     X = load_vectors(args.vectors)
     args.n_vectors = len(X)
     if len(X) < 20:
@@ -258,10 +258,10 @@ def _data(args: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray
 
 
 def _effort(method: Method, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the parameters that decide how long a method trains."""
+    """Return the parameters that determine how long a method trains."""
     if args.iterations is not None:
         return {"max_iter": args.iterations, "anneal": args.iterations}
-    own = method.cls == "CompositionalCodes" and "encoder" not in method.parameters  # the paper's has no such choice
+    own = method.cls == "CompositionalCodes" and "encoder" not in method.parameters  # the paper's lacks this choice
     return {"effort": args.effort} if own and args.effort != "default" else {}
 
 
@@ -275,7 +275,7 @@ def _measure(made: Contestant, X: NDArray[Any], Q: NDArray[Any], true_ids: NDArr
         with Stopwatch() as watch:
             ids = made.search(Q, k)
         seconds.append(watch.seconds)
-    # For few vectors the smaller measures are left.
+    # With few vectors, only the smaller measures remain.
     pairs = [(R, P) for R, P in MEASURES if true_ids.shape[1] >= R]
     positions, curve = thinned(evaluate.recall_curve(ids, true_ids, min(10, true_ids.shape[1])))
     errors: tuple[float | None, float | None] = (None, None)
@@ -299,7 +299,7 @@ def _measure(made: Contestant, X: NDArray[Any], Q: NDArray[Any], true_ids: NDArr
 
 
 def _recommend(results: list[dict[str, Any]], target: float) -> tuple[dict[str, Any], str]:
-    """Choose the best of the smallest size where the best is good enough, or else the best of all."""
+    """Choose the best result of the smallest size whose best is good enough, or else the best of all."""
     enough = [result for result in results if result["recall"][_RANKED_BY] >= target]
     if enough:
         best = enough[0]
@@ -309,7 +309,7 @@ def _recommend(results: list[dict[str, Any]], target: float) -> tuple[dict[str, 
 
 
 def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | None:
-    """Return the commands that build the index, where the command can train the method."""
+    """Return the commands that build the index, if the command can train the method."""
     if method.cls != "CompositionalCodes":
         return None
     options = [f"--{_OPTIONS.get(name, name)} {value}" for name, value in method.parameters.items()]
@@ -341,5 +341,5 @@ def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
 
 
 def _queries(path: str) -> str:
-    """Return the Python expression for the queries in a file, or in many."""
+    """Return the Python expression for the queries in a file, or in several."""
     return f"cc.data.open_many({path!r})[:]" if is_many(path) else f"cc.data.load_queries({path!r})"

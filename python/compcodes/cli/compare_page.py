@@ -35,7 +35,7 @@ img{max-width:100%;height:auto;display:block;margin:.8rem 0}
 .unfinished{border-left-color:#bf8700}
 """
 
-_NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
+_NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether higher is better
     "vector_error": ("x error", False),
     "inner_product_error": ("score error", False),
     "fit_seconds": ("train", False),
@@ -45,7 +45,7 @@ _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether more is better
 
 
 def page(found: dict[str, Any], name: str) -> str:
-    """Return the page for what ``compcodes compare`` found in the vectors of that name."""
+    """Return the page for what ``compcodes compare`` found for the vectors of that name."""
     best = found["recommended"]
     winner = next(r for r in found["results"] if (r["method"], r["bytes"]) == (best["method"], best["bytes"]))
     sizes = sorted({result["bytes"] for result in found["results"]})
@@ -150,7 +150,7 @@ def _cell(text: str, best: bool) -> str:
 
 
 def _chart(panels: list[Panel], label: str) -> str:
-    """Return charts as a picture within the page."""
+    """Return charts as an image embedded in the page."""
     try:
         picture = svg(panels, label=label, themed=True)
     except ImportError as error:
@@ -186,5 +186,5 @@ def _costs(found: dict[str, Any], sizes: list[int]) -> list[Panel]:
 
 
 def _trials(found: dict[str, Any]) -> int:
-    """Of how many true answers a recall is the share."""
+    """Return how many true answers a recall is computed from."""
     return 10 * int(found["queries"])

@@ -38,7 +38,7 @@ class Completion(argparse.Action):
 
 
 def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Have arguments that name files completed by them."""
+    """Complete arguments that name files with file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
@@ -48,4 +48,4 @@ def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
 
 
 _FILES = ("vectors", "queries", "model", "index", "FILE", "MODEL", "INDEX", "CODES", "IDS", "VECTORS", "HTML")
-"""What arguments that name files are called."""
+"""The names of arguments that take files."""

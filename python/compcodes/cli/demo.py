@@ -26,9 +26,9 @@ NAME = "demo"
 _WORDS = "king paris guitar physics coffee monday"
 _HELD_OUT = 1000
 _PLOT = "recall.png"
-_FOUND = 1000  # answers asked of the index for each query: the width of the curves
-_RERANKED = 100  # candidates from the codes that exact inner products put in order
-_SHOWN = 6  # matches printed for each word
+_FOUND = 1000  # results requested from the index per query: the width of the curves
+_RERANKED = 100  # candidates from the codes that are sorted by exact inner products
+_SHOWN = 6  # matches printed per word
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,12 +66,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         _, ids = index.search(Q, k=_FOUND, progress=args.progress)
     found = {}
     for n_bytes in sorted({max(args.bytes // 4, 1), max(args.bytes // 2, 1)} - {args.bytes}):
-        # The loss that was chosen for the largest serves the smaller ones: this saves choosing it again.
+        # The loss chosen for the largest size is reused for the smaller ones: this saves choosing it again.
         smaller, _ = _compress(X, database, n_bytes, args, cast(CompositionalCodes, index.quantizer).loss_)
         found[f"{n_bytes} byte{'s'[: n_bytes > 1]}"] = smaller.search(Q, k=_FOUND, progress=args.progress)[1]
     found[f"{args.bytes} byte{'s'[: args.bytes > 1]}"] = ids
     true_ids = database[evaluate.ground_truth(X, Q, k=100, n_jobs=args.jobs, progress=args.progress)[1]]
-    # Words that are in the database find themselves, which is left out: so ask for one more.
+    # Words in the database find themselves, which is left out: so one more is requested.
     exact_scores, exact_rows = evaluate.ground_truth(X, W, k=_SHOWN + 1, n_jobs=args.jobs)
     matches = {
         "codes": index.search(W, k=_SHOWN + 1),
@@ -135,7 +135,7 @@ def _rows(words: list[str], shown: list[str]) -> NDArray[np.int64]:
 
 
 def _split(words: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose the rows that are queries and those that are the database: always the same, so figures compare."""
+    """Choose the rows that are queries and those that are the database: always the same, so results are comparable."""
     first = _rows(words, _WORDS.split())
     others = np.setdiff1d(np.arange(len(words)), first)
     queries = np.concatenate([first, np.random.default_rng(0).choice(others, _HELD_OUT - len(first), replace=False)])
@@ -145,7 +145,7 @@ def _split(words: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _compress(
     X: NDArray[np.float32], ids: NDArray[np.int64], n_bytes: int, args: argparse.Namespace, loss: Any
 ) -> tuple[Index, dict[str, float]]:
-    """Train on the vectors and index them; also how many seconds that took."""
+    """Train on the vectors and index them; also return how many seconds that took."""
     effort = {"effort": args.effort, "random_state": args.seed, "n_jobs": args.jobs}
     quantizer = CompositionalCodes(n_codebooks=n_bytes, loss=loss, **effort)
     with Stopwatch() as fit:
@@ -166,13 +166,13 @@ def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
 def _named(
     words: list[str], row: np.int64, ids: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> list[tuple[str, float]]:
-    """Name what was found for the word in `row`, which is not told that it is like itself."""
+    """Return the words found for the word in `row`, leaving out the word itself."""
     found = [(words[i], float(score)) for i, score in zip(ids, scores, strict=True) if i != row]
     return found[:_SHOWN]
 
 
 def _draw(path: Path, found: dict[str, NDArray[np.int64]], true_ids: NDArray[np.int64], title: str) -> dict[str, Any]:
-    """Write the curves, or say why not: everything else is worth having without them."""
+    """Write the curves, or say why not: everything else is useful without them."""
     try:
         figure = recall_figure(found, true_ids, title=title)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""What every command shares at its door: options, progress, results as text or JSON, errors in one line, exit codes.
+"""What all commands share: options, progress, results as text or JSON, one-line errors, exit codes.
 
-A command's ``run(args)`` returns what it found as a dictionary, which ``--json`` prints as it is and its
-``show(result)`` prints for people; JSON has no NaN or infinity, so they become null. Errors are one line on standard
-error. Exit codes: 0 done, 1 bad data or failure, 2 wrong use, 130 interrupted.
+A command's ``run(args)`` returns what it found as a dictionary. ``--json`` prints it directly, and the command's
+``show(result)`` prints it for people; JSON has no NaN or infinity, so they become null. Errors are one line on standard
+error. Exit codes: 0 success, 1 bad data or failure, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are `UsageError`."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of leaving the process."""
+        """Raise instead of exiting the process."""
         raise UsageError(f"{message} (try: {self.prog} --help)")
 
 
 def declare(command: argparse.ArgumentParser, module: ModuleType) -> None:
-    """Declare the arguments of a command, which is a module, and those that all commands have."""
+    """Declare the arguments of a command, given as a module, and those that all commands have."""
     command.set_defaults(run=module.run, show=module.show, logs=getattr(module, "LOGS", False))
     module.add_arguments(command)
     command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
@@ -46,7 +46,7 @@ def declare(command: argparse.ArgumentParser, module: ModuleType) -> None:
 def enter(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     """Run what the arguments ask for, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a sign (such as ⟨ in ASCII) shows another: no reason to fail.
+        # A terminal that lacks a character (such as ⟨ in ASCII) shows another: that is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if sys.stdout is None:
@@ -76,14 +76,14 @@ def enter(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
 
 
 def _bar(args: argparse.Namespace) -> Bar | None:
-    """Return what shows progress: a bar on a terminal; for the longest commands lines elsewhere."""
+    """Return the progress display: a bar on a terminal; for the longest commands, lines elsewhere."""
     if sys.stderr is None or args.quiet or not (sys.stderr.isatty() or args.logs):
         return None
     return Bar()
 
 
 def _shown(args: argparse.Namespace, result: dict[str, Any]) -> str:
-    """Return what the command prints for people; a warning goes to standard error."""
+    """Return what the command prints for people; warnings go to standard error."""
     if "warning" in result:
         print(f"compcodes: warning: {result['warning']}", file=sys.stderr)
     stdout, sys.stdout = sys.stdout, io.StringIO()
@@ -95,12 +95,12 @@ def _shown(args: argparse.Namespace, result: dict[str, Any]) -> str:
 
 
 def _print(text: str, code: int) -> int:
-    """Write to standard output; where nobody reads it (such as after `head`) or it is full, the exit code is 1."""
+    """Write to standard output; if nobody reads it (such as after `head`) or it is full, the exit code is 1."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # Python would try once more at exit, and complain.
+        # Python would retry at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _tell(f"standard output: {error.strerror or error}")
@@ -129,7 +129,7 @@ def _message(error: Exception) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Put None, which JSON has, for NaN and infinities, which it has not."""
+    """Replace NaN and infinities, which JSON lacks, with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

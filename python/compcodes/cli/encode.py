@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def _encoded(
     quantizer: Quantizer, X: NDArray[Any], progress: ProgressLike
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
-    """Return codes, and lists where the model has some."""
+    """Return codes, and lists if the model has some."""
     if quantizer._lists is not None and isinstance(quantizer, CompositionalCodes):
         lists = quantizer.assign(X, progress=progress)
         return quantizer.encode(X, lists=lists, progress=progress), lists
@@ -78,7 +78,7 @@ def _encoded(
 def _encoded_files(
     quantizer: Quantizer, X: Files, progress: ProgressLike
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
-    """Do the same to vectors in many files, a piece at a time."""
+    """Encode vectors in several files, a piece at a time."""
     report, codes, lists = staged(progress, "encode"), [], []
     for first, block in numbered("X", X.blocks()):
         own = _encoded(quantizer, block, None)

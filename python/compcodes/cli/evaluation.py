@@ -102,7 +102,7 @@ def show(result: dict[str, Any]) -> None:
     print(recall_table(result["recall"]))
     if "probes" in result:
         best = result["probes"][0]["best"]
-        rows = [["lists gone through", "vectors", "time a query", f"true best {best}, first {best}"]]
+        rows = [["lists gone through", "vectors", "time per query", f"true best {best}, first {best}"]]
         for entry in result["probes"]:
             share = f"{entry['share']:.1%}"
             rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
@@ -112,7 +112,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def _numbers(index: Index | ShardedIndex) -> Callable[[NDArray[Any]], NDArray[np.int64]]:
-    """Return what turns what is found into numbers, which recall compares: keys into those of their rows."""
+    """Return a function that turns results into numbers, which recall compares: keys become their row numbers."""
     if not index.has_keys:
         return lambda ids: ids
     rows = {key: row for row, key in enumerate(index.ids)} | {None: -1}
@@ -126,7 +126,7 @@ def _probes(
     k: int,
     numbers: Callable[[NDArray[Any]], NDArray[np.int64]],
 ) -> list[dict[str, Any]]:
-    """Search with more and more lists: the share of the 10 best (or as many as are known) among the first 10."""
+    """Search more and more lists, and return the share of the 10 best (or as many as are known) among the first 10."""
     sizes = index.list_sizes
     assert sizes is not None
     best, entries, n = min(10, true_ids.shape[1], k), [], 1
@@ -163,7 +163,7 @@ def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespac
 
 
 def recall_table(entries: list[dict[str, Any]]) -> str:
-    """Lay out recall entries: a line for each R, a column for each P."""
+    """Lay out recall entries: one row per R, one column per P."""
     columns = sorted({entry["P"] for entry in entries})
     cells = {(entry["R"], entry["P"]): f"{entry['recall']:.3f}" for entry in entries}
     rows = [["recall", *(f"first {p}" for p in columns)]]

@@ -34,7 +34,7 @@ from compcodes.quantizers._settings import anneals, stages
 NAME = "fit"
 
 SAMPLE = 1 << 30
-"""Bytes of vectors of many files that are trained on."""
+"""Bytes of vectors that are trained on if there are several files."""
 
 
 def _lists(text: str) -> int | str:
@@ -80,7 +80,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command, an option for each parameter of the model among them."""
+    """Declare the arguments of the command, including one option per parameter of the model."""
     add = parser.add_argument
     add(
         "vectors",
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _on_cluster(X: NDArray[Any] | Files) -> Any:
-    """Have the workers read what they can read themselves."""
+    """Let the workers read what they can read themselves."""
     if isinstance(X, Files):
         return X
     import dask.array
@@ -154,7 +154,7 @@ def _on_cluster(X: NDArray[Any] | Files) -> Any:
 
 
 def _choose_encoder(args: argparse.Namespace) -> None:
-    """Put an encoder with its parameters in the place of its name."""
+    """Replace the name of an encoder with the encoder and its parameters."""
     for option, encoder, kind in (("rounds", "local-search", LocalSearch), ("beam", "beam", Beam)):
         value = getattr(args, option)
         if value is None:

@@ -145,14 +145,14 @@ def _describe_many(path: str) -> dict[str, Any]:
 
 
 def _header(path: str) -> dict[str, Any]:
-    """Read the header (safetensors: its length in 8 bytes, then JSON); of what is broken it is empty."""
+    """Read the header (safetensors: its length in 8 bytes, then JSON); it is empty for a broken file."""
     with Path(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         text = file.read(min(length, _HEADER_LIMIT))
     try:
         header = json.loads(text)
         metadata = header["__metadata__"]
-        ours = json.loads(metadata["compcodes"])  # in the first version of the format it holds all the others
+        ours = json.loads(metadata["compcodes"])  # in the first version of the format it holds all others
         return {**header, "settings": ours if ours["version"] == 1 else metadata}
     except (ValueError, KeyError, TypeError):
         return {}

@@ -1,4 +1,4 @@
-"""Options that are parameters of the library: defaults and choices are those of its signatures."""
+"""Options that are parameters of the library: defaults and choices come from its signatures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add_column", "add_parameter", "choices", "groups", "share", "threads
 
 
 def whole(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
-    """Make the type of an option that is an integer of a range."""
+    """Make the type of an option that is an integer in a range."""
 
     def convert(text: str) -> int:
         try:
@@ -57,7 +57,7 @@ def choices(cls: type, name: str) -> tuple[str, ...]:
 
 
 def add_column(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that names the column of the vectors; FILE:NAME is another way."""
+    """Declare the option that names the column of the vectors; FILE:NAME is the alternative."""
     parser.add_argument(
         "--column", metavar="NAME", help="the column of the vectors, or dataset, in a file of several (.parquet, .h5)"
     )
@@ -73,9 +73,9 @@ def add_parameter(
     metavar: str | None = None,
     type: Callable[[str], Any] | None = None,
 ) -> str:
-    """Declare the option for parameter `name` of `cls`, and return what it is called.
+    """Declare the option for parameter `name` of `cls`, and return its name.
 
-    What is not given follows from the parameter. The names it can have are shown, not checked: that is for `cls`.
+    Anything not given follows from the parameter. The possible names are shown but not checked; `cls` does that.
     """
     option = option or f"--{name.replace('_', '-')}"
     default = inspect.signature(cls).parameters[name].default

@@ -1,7 +1,7 @@
-"""Building an index piece by piece: what was encoded is kept beside the output until the index is written.
+"""Building an index piece by piece: encoded pieces are kept next to the output until the index is written.
 
-A build that is killed goes on where it was. The checkpoint is a line of JSON, by which it is known whether it is of the
-same model and vectors, and then for each piece its codes, its lists and what else an index keeps, one after the other.
+A build that is killed resumes where it was. The checkpoint is a line of JSON, which tells whether it belongs to the
+same model and vectors, followed by the codes, lists and other data of each piece, one after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compcodes.progress import ProgressLike, staged
 __all__ = ["build"]
 
 PIECE = 1 << 18
-"""Vectors that are encoded between two checkpoints: some seconds, or minutes, of work."""
+"""Vectors that are encoded between two checkpoints: a few seconds, or minutes, of work."""
 
 
 def build(
@@ -35,7 +35,7 @@ def build(
     output: str,
     progress: ProgressLike,
 ) -> int:
-    """Add vectors to an empty index; return how many a checkpoint beside `output` had already.
+    """Add vectors to an empty index; return how many a checkpoint next to `output` already had.
 
     `sources` are the files that the model and the vectors come from.
     """
@@ -101,7 +101,7 @@ class Checkpoint:
 
     @staticmethod
     def _open(path: str, header: bytes) -> BinaryIO:
-        """Open a checkpoint of the same inputs, or begin one."""
+        """Open a checkpoint for the same inputs, or begin one."""
         try:
             file = open(path, "r+b")  # noqa: SIM115
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class Checkpoint:
         return self._first + min(pieces * self._piece, self._n) * self._row
 
     def append(self, *parts: NDArray[Any] | None) -> None:
-        """Keep one more piece, on the disk before the next is begun."""
+        """Store one more piece, on disk before the next is begun."""
         given = [part for part in parts if part is not None]
         for part, (_, dtype) in zip(given, self._parts, strict=True):
             self._file.write(np.ascontiguousarray(part, dtype=dtype.base).tobytes())
@@ -130,7 +130,7 @@ class Checkpoint:
         os.fsync(self._file.fileno())
 
     def pieces(self) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64] | None, NDArray[np.float32] | None]]:
-        """All pieces in order: codes, lists, and what else there is."""
+        """Yield all pieces in order: codes, lists, and other data."""
         self._file.seek(self._first)
         for first in range(0, self._n, self._piece):
             count = min(self._piece, self._n - first)

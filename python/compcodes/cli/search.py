@@ -1,6 +1,6 @@
 """Find the vectors of an index that answer queries best.
 
-Without -o the answers are printed, one a line: query, rank, id and score, with tabs between.
+Without -o the answers are printed, one per line: query, rank, id and score, separated by tabs.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         scores, ids = index.search(Q, k, **given)
     is_keyed = ids.dtype == object
     found = ids != (None if is_keyed else -1)
-    if len(ids):  # a filter can leave fewer: what all queries have as padding is cut off
+    if len(ids):  # a filter can leave fewer: columns that are padding for all queries are cut off
         k = int(found.sum(axis=1).max())
     scores, ids, found = scores[:, :k], ids[:, :k], found[:, :k]
-    if is_keyed:  # text, which files and terminals have; none is ""
+    if is_keyed:  # text, which files and terminals can hold; an empty string for none
         texts = [[_text(key) for key in row] for row in ids.tolist()]
         ids = np.array(texts, dtype=str).reshape(scores.shape)
     for array, path in ((ids, args.output), (scores, args.scores)):
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _names(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
-    """Read ids, or keys where the index has them."""
+    """Read ids, or keys if the index has them."""
     if not index.has_keys:
         return load_ids(path)
     names = load_names(path)
@@ -140,7 +140,7 @@ def _text(key: object) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the answers, or where they are."""
+    """Print the results, or where they are."""
     if "ids" in result:
         for query, (ids, scores) in enumerate(zip(result["ids"], result["scores"], strict=True)):
             for rank, (id_, score) in enumerate(zip(ids, scores, strict=True), start=1):

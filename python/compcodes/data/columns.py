@@ -17,8 +17,8 @@ __all__ = ["columns_of", "load_hdf5", "load_parquet", "names_in", "vectors_of"]
 def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
     """Read a Parquet file whose vectors are one column of lists, or whose columns are all numbers.
 
-    Without a name there must be exactly one column of lists; it may stand among other columns. A column that is named
-    may also be of strings or numbers, such as ids.
+    Without a name there must be exactly one column of lists, possibly among other columns. A named column may also hold
+    strings or numbers, such as ids.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
     parquet = _need("pyarrow.parquet", extra="parquet", path=path)
@@ -48,9 +48,9 @@ def load_parquet(path: Path, column: str | None = None) -> NDArray[Any]:
 
 
 def columns_of(schema: Any, column: str | None, path: Any, choice: str | None = None) -> tuple[list[str], bool]:
-    """Return the columns of a schema that vectors are in, and whether that is one column of lists.
+    """Return the columns of a schema that hold vectors, and whether it is one column of lists.
 
-    `choice` is how the user may choose one of several.
+    `choice` tells how the user can choose one of several.
     """
     pa = _need("pyarrow", extra="parquet", path=path)
     lists = [field.name for field in schema if _is_list(pa, field.type)]
@@ -75,9 +75,9 @@ def vectors_of(table: Any, column: str | None, path: Any) -> NDArray[Any]:
 
 
 def names_in(file: Any, column: str | None, path: Any, source: Any) -> NDArray[Any]:
-    """Read a column of ids, integers or strings, of an open Parquet file: the one that is named, or the only one.
+    """Read a column of ids, integers or strings, from an open Parquet file: the named column, or the only one.
 
-    `source` is what the user calls the file, or all files.
+    `source` is the user's name for the file, or for all files.
     """
     types = _need("pyarrow", extra="parquet", path=path).types
     schema = file.schema_arrow
@@ -101,9 +101,9 @@ def _column(path: Path, name: str, column: Any) -> NDArray[Any]:
 
 
 def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
-    """Open one dataset of an HDF5 file; `dataset` may be left out where there is only one.
+    """Open one dataset of an HDF5 file; `dataset` may be omitted if there is only one.
 
-    A dataset that is stored in one uncompressed piece is mapped, any other is read.
+    A dataset that is stored in one uncompressed piece is mapped, others are read.
     """
     h5py = _need("h5py", extra="hdf5", path=path)
     try:
@@ -121,7 +121,7 @@ def load_hdf5(path: Path, dataset: str | None) -> NDArray[Any]:
             raise ValueError(f"{path}: no dataset {dataset!r}; it holds {', '.join(names) or 'none'}")
         found = file[dataset]
         offset = found.id.get_offset()
-        is_plain = found.dtype.kind in "fiub"  # others are addresses of what lies elsewhere
+        is_plain = found.dtype.kind in "fiub"  # others hold addresses of data stored elsewhere
         if offset is not None and found.size and is_plain:
             return np.memmap(path, found.dtype, mode="r", offset=offset, shape=found.shape)
         return np.asarray(found)

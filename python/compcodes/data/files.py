@@ -41,7 +41,7 @@ def load(path: PathLike) -> NDArray[Any]:
 
     Returns
     -------
-    (n, d) array, read-only where it is a map
+    (n, d) array, read-only if it is mapped
 
     Raises
     ------
@@ -56,7 +56,7 @@ def load(path: PathLike) -> NDArray[Any]:
 
 
 def load_queries(path: PathLike) -> NDArray[Any]:
-    """Open a file of queries: as `load`, but a single vector (d,) is taken too, as (1, d)."""
+    """Open a file of queries: like `load`, but a single vector (d,) is also accepted, and becomes (1, d)."""
     array = open_array(path)
     return _vectors(path, array[None, :] if array.ndim == 1 else array)
 
@@ -79,7 +79,7 @@ def save(path: PathLike, array: ArrayLike) -> None:
     """Write an array as .npy; the file appears only when it is complete.
 
     It is written to ``.compcodes-….part`` in the same folder, a new file with random letters, and renamed. A link stays
-    a link, and who may read a file that is replaced stays as it was.
+    a link, and the permissions of a file that is replaced stay the same.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def save(path: PathLike, array: ArrayLike) -> None:
     array = np.asarray(array)
     try:
         with replacing(path) as partial, partial.open("r+b") as file:
-            # By its method alone: numpy's own way into a file tells neither why a write failed nor where.
+            # Through its method alone: numpy's own way of writing files reports neither why a write failed nor where.
             np.lib.format.write_array(_Writer(file), array, allow_pickle=False)
     except OSError as error:
         if error.errno is None:
@@ -101,7 +101,7 @@ def save(path: PathLike, array: ArrayLike) -> None:
 
 
 class _Writer:
-    """The one method of a file that writing an array takes."""
+    """The only method of a file that writing an array needs."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.write = file.write
@@ -109,9 +109,9 @@ class _Writer:
 
 @contextmanager
 def replacing(path: PathLike) -> Iterator[Path]:
-    """Give a new file, to be written in the block, which then takes the place of `path` as a whole.
+    """Provide a new file, to be written in the block; it then replaces `path` as a whole.
 
-    After a block that fails it is gone, and `path` is as it was.
+    If the block fails, the file is deleted, and `path` is unchanged.
     """
     target = Path(os.path.realpath(path))
     partial = new_file(target.parent)
@@ -128,7 +128,7 @@ def replacing(path: PathLike) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """Have the names in a folder on the disk, where the system can: what is renamed later is not there before."""
+    """Flush the names in a folder to disk, if the system can: later renames then never precede it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -140,7 +140,7 @@ def _sync(folder: Path) -> None:
 def new_file(folder: Path) -> Path:
     """Create a file that nobody else has, with the permissions of any new file.
 
-    (`tempfile` has none for it: what it creates is for its owner alone.)
+    (`tempfile` has no function for this: its files can be read by their owner alone.)
     """
     while True:
         path = folder / f".compcodes-{secrets.token_hex(6)}.part"
@@ -158,13 +158,13 @@ def is_vector_file(path: PathLike) -> bool:
 
 
 def check_regular(path: PathLike) -> None:
-    """Refuse a pipe or a device: it cannot be mapped, and to open it may wait forever."""
+    """Reject a pipe or a device: it cannot be mapped, and opening it may block forever."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise OSError(errno.EINVAL, "is a pipe or a device, want a regular file", os.fspath(path))
 
 
 def with_column(path: str, column: str | None, option: str = "--column") -> str:
-    """The path of a column, or dataset, of a file that has some; `option` is what the user calls its name."""
+    """Return the path of a column or dataset in a file; `option` is the user's name for the column."""
     if column is None:
         return path
     name, own = split(path)
@@ -190,7 +190,7 @@ def open_array(path: PathLike) -> NDArray[Any]:
         known = ", ".join((*_READERS, *_HDF5))
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     check_regular(name)
-    with open(name, "rb"):  # otherwise each reader words a missing file in its own way
+    with open(name, "rb"):  # otherwise each reader reports a missing file in its own words
         pass
     if suffix in _HDF5:
         return load_hdf5(Path(name), dataset)
@@ -206,14 +206,14 @@ def _vectors(path: PathLike, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def split(path: PathLike) -> tuple[str, str | None]:
-    """Return the file, or what stands for many, and the dataset in it if one is named."""
+    """Return the file, or the path of several files, and the name of a dataset in it if one is given."""
     name = os.fspath(path)
     match = _WITH_DATASET.fullmatch(name)
     return (match["path"], match["dataset"]) if match else split_column(name)
 
 
 def read_npy(file: Any, path: PathLike, mmap_mode: Literal["r"] | None = None) -> NDArray[Any]:
-    """Read, or map, the array of numbers or strings in a .npy file, which is open or a path."""
+    """Read, or map, the array of numbers or strings in a .npy file, given open or as a path."""
     try:
         array: NDArray[Any] = np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""Vectors in many files: a folder, a pattern or a list of them, read piece by piece, here or from object stores."""
+"""Vectors in several files: a folder, a pattern or a list, read piece by piece, locally or from object stores."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 KINDS = (".npy", ".fvecs", ".bvecs", ".ivecs", ".parquet")
 PIECE = 1 << 26
-"""Bytes of vectors that a piece holds, about."""
+"""The approximate number of bytes of vectors in a piece."""
 _VALUES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some vectors of one file: what a worker needs to read them."""
+    """Some vectors of one file: everything that a worker needs to read them."""
 
     path: str
     first: int
-    """Row of the file; of Parquet, row group."""
+    """The first row in the file, or for Parquet the row group."""
     last: int
     rows: int
     dim: int
@@ -59,7 +59,7 @@ class Piece:
         OSError
             The file cannot be read.
         ValueError
-            It holds something else than when it was opened.
+            Its content differs from when it was opened.
         """
         kind = kind_of(self.path)
         with opened(self.path) as file:
@@ -80,9 +80,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Files:
-    """The vectors of many files, one after the other, as an array (n, d) that is read by pieces.
+    """The vectors of several files, one after the other, as an array (n, d) that is read piece by piece.
 
-    It has `shape`, `dtype` and `len`; a slice of it, or an array of row numbers, is read when it is asked for.
+    It has `shape`, `dtype` and `len`; a slice of it, or an array of row numbers, is read on access.
     """
 
     _pieces: tuple[Piece, ...]
@@ -90,12 +90,12 @@ class Files:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """N and d."""
+        """The shape (n, d)."""
         return len(self), self._pieces[0].dim if self._pieces else 0
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a number."""
+        """Bytes per number."""
         return self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Files:
         return list(self._pieces)
 
     def piece_sizes(self) -> tuple[list[int], int]:
-        """Return how many rows each piece has, and d."""
+        """Return the number of rows of each piece, and d."""
         return [piece.rows for piece in self._pieces], self.shape[1]
 
     def blocks(self, first: int = 0, last: int | None = None) -> Iterator[NDArray[Any]]:
@@ -143,7 +143,7 @@ class Files:
 
 
 def is_many(path: Any) -> bool:
-    """Whether `open_many` is meant: a folder, a pattern, a list, or something beyond the local file system."""
+    """Whether a path is meant for `open_many`: a folder, a pattern, a list, or a path outside the local file system."""
     if isinstance(path, (list, tuple)):
         return True
     name = os.fspath(path)
@@ -151,9 +151,9 @@ def is_many(path: Any) -> bool:
 
 
 def split_column(path: PathLike) -> tuple[str, str | None]:
-    """Return the path of many files, and the column that is named after it, as in ``"folder:column"``.
+    """Return the path of several files, and the column that is named after it, as in ``"folder:column"``.
 
-    What exists under the whole name, or ends as a file of vectors does, names no column.
+    A path that exists under the whole name, or ends like a file of vectors, names no column.
     """
     name = os.fspath(path)
     many, _, column = name.rpartition(":")
@@ -178,21 +178,21 @@ def _exists(name: str) -> bool:
 def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) -> Files:
     """Open the vector files of a folder, a pattern such as ``"data/*.parquet"``, or a list of paths.
 
-    Only their heads are read. Files come in the order of their names; those of a list in its order. Paths with a
-    protocol, such as ``s3://bucket/folder``, are opened with fsspec.
+    Only their headers are read. Files are ordered by name, or as given in a list. Paths with a protocol, such as
+    ``s3://bucket/folder``, are opened with fsspec.
 
     Parameters
     ----------
     source : str, path or list of these
-        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; of a folder, all files with these endings.
+        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; from a folder, all files with these endings.
         ``"folder:column"`` and ``"data/*.parquet:column"`` name the column, too.
     column : str, optional
-        Of Parquet files, the column of vectors. By default the only column of lists, or all columns of numbers.
+        The column of vectors in Parquet files. By default the only column of lists, or all columns of numbers.
 
     Returns
     -------
     Files
-        What `fit`, `Index` and `ShardedIndex.build` read piece by piece.
+        Can be passed to `fit`, `Index` and `ShardedIndex.build`, which read it piece by piece.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
 
 
 def _pieces_of(path: str, column: str | None, source: Any) -> tuple[list[Piece], np.dtype[Any]]:
-    """Return the pieces of a file, and the type of its numbers; `source` is what the user calls all files."""
+    """Return the pieces of a file, and the type of its numbers; `source` is the user's name for all files."""
     kind = kind_of(path)
     if kind not in KINDS:
         raise ValueError(f"{path}: unknown kind of vector file {kind!r}, expected one of {', '.join(KINDS)}")
@@ -272,12 +272,12 @@ def _pieces_of(path: str, column: str | None, source: Any) -> tuple[list[Piece],
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where rows are in a file that has them at a fixed stride."""
+    """The position of rows in a file that has them at a fixed stride."""
 
     start: int
     stride: int
     skip: int
-    """Bytes at the beginning of a row that are no values."""
+    """Bytes at the beginning of a row that are not values."""
     rows: int
     dim: int
     dtype: np.dtype[Any]
@@ -352,12 +352,12 @@ def _parquet_pieces(file: BinaryIO, path: str, column: str | None, source: Any) 
 def _row_groups(file: BinaryIO, path: str, groups: range, column: str | None) -> NDArray[Any]:
     whole = parquet_file(file, path)
     names, _ = columns_of(whole.schema_arrow, column, path)
-    # The threads of one process are shared out by who reads.
+    # The reader shares out the threads of one process.
     return vectors_of(whole.read_row_groups(list(groups), columns=names, use_threads=False), column, path)
 
 
 def parquet_file(file: Any, path: str) -> Any:
-    """Open a Parquet file, of which only the end is read."""
+    """Open a Parquet file; only its end is read."""
     parquet = _need("pyarrow.parquet", "parquet", path)
     invalid = importlib.import_module("pyarrow").ArrowInvalid
     try:
@@ -385,7 +385,7 @@ def _system(path: str) -> tuple[Any, str]:
 
 
 def state_of(path: str) -> list[str]:
-    """Return what tells a file from one that takes its place: size, and time or tag, where its system knows them."""
+    """Return what distinguishes a file from its replacement: size, and time or tag, if the file system knows them."""
     if "://" not in path:
         stat = os.stat(path)
         return [str(stat.st_size), str(stat.st_mtime_ns)]

@@ -11,11 +11,11 @@ __all__ = ["release"]
 
 
 def release(array: Any) -> bool:
-    """Drop the pages of a read-only memory map that `array` is, or is a view of, from this process; whether it is one.
+    """If `array` is a read-only memory map, or a view of one, drop its pages from this process; return whether it is.
 
-    Pages that were read count as memory of the process until the system runs short of it, which looks like a database
-    held in memory, and may get the process killed in a container. They stay in the page cache, and the array can be
-    read as before.
+    Pages that were read count as memory of the process until the system runs short of it: that looks like a database
+    held in memory, and may get the process killed in a container. The pages stay in the page cache, and the array can
+    still be read.
     """
     is_read_only = False
     while array is not None and not isinstance(array, mmap.mmap):

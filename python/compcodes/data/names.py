@@ -1,4 +1,4 @@
-"""What names vectors, from one file or from many: integers, or strings."""
+"""Names of vectors, from one file or several: integers, or strings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 def load_names(path: PathLike | Sequence[PathLike], column: str | None = None) -> NDArray[Any]:
-    """Read what names vectors: integers (n,) as int64, or strings (n,) as objects.
+    """Read names of vectors: integers (n,) as int64, or strings (n,) as objects.
 
-    From any format of `load`, whose array may be of strings too; of a .parquet file the one column of integers or
-    strings, or the one that is named; or from a .txt file, one a line.
+    From any format of `load`, whose array may also hold strings; from a .parquet file, the only column of integers or
+    strings, or the named one; or from a .txt file, one per line.
 
     Parameters
     ----------
     path : str, path or list of these
-        A file, or many as for `open_many`: a folder, a pattern or a list. Their names come in the order in which
+        A file, or several as for `open_many`: a folder, a pattern or a list. Their names are in the same order in which
         `open_many` has their vectors.
     column : str, optional
         The column, or dataset; ``file.parquet:name`` and ``folder:name`` name it, too.
@@ -37,7 +37,7 @@ def load_names(path: PathLike | Sequence[PathLike], column: str | None = None) -
     OSError
         A file cannot be read.
     ValueError
-        What it holds is neither integers nor strings, or another kind than in the file before; no such column.
+        It holds neither integers nor strings, or another kind than the file before; or there is no such column.
     ImportError
         The format needs a package that is not installed.
     """

@@ -1,1 +1,1 @@
-"""What other libraries made, taken over."""
+"""Taking over what other libraries made."""

@@ -1,4 +1,4 @@
-"""What to call for an index of faiss whose codes cannot be taken over: one sentence that needs no second try."""
+"""What to call for a faiss index whose codes cannot be taken over: one sentence that works at the first attempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compcodes.errors import ArgumentError
 
 __all__ = ["METRICS", "Refused", "instead", "reason"]
 
-#: Of faiss' METRIC_INNER_PRODUCT and METRIC_L2.
+#: The values of faiss' METRIC_INNER_PRODUCT and METRIC_L2.
 METRICS = {0: "ip", 1: "l2"}
 
 
@@ -43,7 +43,7 @@ def reason(index: Any) -> str:
 
 
 def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
-    """Say what to call instead, for an index that is trained; `is_taken` tells which others have codes to take over."""
+    """Say what to call instead, for a trained index; `is_taken` tells which indexes have codes to take over."""
     import faiss
 
     if not index.is_trained:
@@ -77,7 +77,7 @@ def instead(index: Any, is_taken: Callable[[Any], bool]) -> str:
 
 
 class _Held(NamedTuple):
-    """The vectors of an index, and their ids, as Python that makes them; "ids" are those that only the user has."""
+    """The vectors of an index, and their ids, as Python expressions; "ids" are those that only the user has."""
 
     vectors: str | None
     exact: bool
@@ -118,7 +118,7 @@ def _storage(index: Any) -> Any:
 
 
 def _reconstructs(index: Any) -> bool:
-    """Whether `reconstruct_n` returns all vectors, at least one, in their order."""
+    """Return whether `reconstruct_n` returns all vectors, at least one, in their order."""
     import faiss
 
     inner = index
@@ -128,7 +128,7 @@ def _reconstructs(index: Any) -> bool:
     if not index.ntotal or (in_lists and not _numbered(inner)):
         return False
     try:
-        # Where it is not implemented, `reconstruct_n` of many kinds ends the process: it throws in a thread of its own.
+        # For many kinds without an implementation, `reconstruct_n` ends the process: it throws in a thread of its own.
         if in_lists:
             index.reconstruct_n(0, 1)
         else:
@@ -139,7 +139,7 @@ def _reconstructs(index: Any) -> bool:
 
 
 def _numbered(index: Any) -> bool:
-    """Whether ids in the lists are 0, 1, 2, … without a gap."""
+    """Return whether ids in the lists are 0, 1, 2, … without a gap."""
     import faiss
 
     lists = index.invlists

@@ -21,14 +21,14 @@ class Lists(NamedTuple):
 
     centroids: NDArray[np.float32]  # (n_lists, d)
     of_each: NDArray[np.int64]  # (n,), the list of each vector
-    by_residual: bool  # whether codes approximate what centroids leave
-    n_probe: int  # how many lists its searches go through
+    by_residual: bool  # whether codes approximate residuals
+    n_probe: int  # how many lists its searches cover
 
 
 def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, Lists]:
-    """Rows of bit strings (n, code size), ids and lists of an `IndexIVF`, in the order of ids.
+    """Return rows of bit strings (n, code size), ids and lists of an `IndexIVF`, in the order of ids.
 
-    Ids are None where they are 0, 1, 2, …: rows of vectors that were added without ids are then in the order of adding.
+    Ids are None if they are 0, 1, 2, …: rows of vectors that were added without ids are then in the order of adding.
     """
     import faiss
 
@@ -52,7 +52,7 @@ def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, L
 
 
 def unblocked(blocks: NDArray[np.uint8], packer: Any, n: int) -> NDArray[np.uint8]:
-    """Rows of bit strings (n, code size) of FastScan codes, which are interleaved in blocks."""
+    """Return rows of bit strings (n, code size) of FastScan codes, which are interleaved in blocks."""
     import faiss
 
     n_blocks = -(-n // packer.nvec)
@@ -68,7 +68,7 @@ def _centroids(index: Any) -> NDArray[np.float32]:
 
     quantizer = faiss.downcast_index(index.quantizer)
     try:
-        quantizer.reconstruct(0)  # where it is not implemented, `reconstruct_n` of many kinds ends the process
+        quantizer.reconstruct(0)  # for many kinds without an implementation, `reconstruct_n` ends the process
         centroids: NDArray[np.float32] = quantizer.reconstruct_n(0, index.nlist)
     except RuntimeError:
         raise Refused(
@@ -78,7 +78,7 @@ def _centroids(index: Any) -> NDArray[np.float32]:
 
 
 def _codes(invlists: Any, i: int, packer: Any) -> NDArray[np.uint8]:
-    """A copy of the rows of list i."""
+    """Return a copy of the rows of list i."""
     import faiss
 
     n, pointer = invlists.list_size(i), invlists.get_codes(i)
@@ -91,7 +91,7 @@ def _codes(invlists: Any, i: int, packer: Any) -> NDArray[np.uint8]:
 
 
 def _ids(invlists: Any, i: int) -> NDArray[np.int64]:
-    """A copy of the ids in list i."""
+    """Return a copy of the ids in list i."""
     import faiss
 
     pointer = invlists.get_ids(i)

@@ -1,7 +1,7 @@
-"""What the vector stores of other libraries share: an index with a string id and a record for each vector.
+"""What the vector stores for other libraries share: an index with a string id and a record per vector.
 
-In a folder the records are in a file that is named by the content of the index file: to replace the index is to
-replace both at once.
+In a folder, the records are in a file whose name depends on the content of the index file: replacing the index replaces
+both at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Found", "Store"]
 _INDEX = "index.cc"
 _RECORDS = re.compile(r"records-[0-9a-f]{32}\.jsonl")
 _OLD_RECORDS = "records.jsonl"
-"""Of stores that the first versions wrote, whatever the index."""
+"""The file of records in stores written by the first versions, whatever the index."""
 
 
 class Found(NamedTuple):
@@ -51,7 +51,7 @@ class Store:
     Parameters
     ----------
     quantizer : fitted or unfitted quantizer, optional
-        An unfitted one is trained on the first vectors that are added, so let these be many. By default
+        An unfitted one is trained on the first vectors that are added, so there should be many of them. By default
         ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``: 16 bytes per vector.
     """
 
@@ -71,7 +71,7 @@ class Store:
         return len(self._numbers)
 
     def add(self, vectors: ArrayLike, ids: Sequence[str], records: Sequence[dict[str, Any]]) -> None:
-        """Add vectors; one whose id is there already takes the place of the earlier one."""
+        """Add vectors; one whose id already exists replaces the earlier one."""
         X = np.asarray(vectors, dtype=np.float32)
         if len({len(X), len(ids), len(records)}) != 1:
             raise ArgumentValueError("ids", f"are {len(ids)} for {len(X)} vectors and {len(records)} records")
@@ -98,7 +98,7 @@ class Store:
             new = np.arange(first, first + int(is_new.sum()))
             numbers = np.empty(len(ids), dtype=np.int64)
             numbers[is_new], numbers[~is_new] = new, old
-            # Records first: what a search finds must have one.
+            # Records first: every vector that a search can find must have one.
             for number, i in zip(new.tolist(), np.flatnonzero(is_new).tolist(), strict=True):
                 self._by_number[number] = (ids[i], records[i])
             try:
@@ -117,7 +117,7 @@ class Store:
                 self._by_number[number], self._numbers[id] = (id, record), number
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Remove vectors; ids that are not there are passed over. Return how many were."""
+        """Remove vectors, ignoring unknown ids. Return how many were removed."""
         with self._lock:
             there = [id for id in dict.fromkeys(ids) if id in self._numbers]
             numbers = [self._numbers[id] for id in there]
@@ -144,7 +144,7 @@ class Store:
     def search(
         self, vector: ArrayLike, k: int, allows: Callable[[str, dict[str, Any]], bool] | None = None
     ) -> list[Found]:
-        """Return the best `k`, or fewer where fewer are there or allowed, best first."""
+        """Return the best `k`, best first, or fewer if there are fewer or fewer are allowed."""
         index = self.index
         if index is None or k < 1:
             return []
@@ -157,20 +157,20 @@ class Store:
         found = []
         for score, number in zip(scores[0].tolist(), numbers[0].tolist(), strict=True):
             entry = self._by_number.get(number)
-            if entry is not None:  # else there was no further one, or it has been deleted meanwhile
+            if entry is not None:  # otherwise there was no further result, or it has been deleted meanwhile
                 found.append(Found(*entry, score, number))
         return found
 
     def approximations(self, found: Sequence[Found]) -> NDArray[np.float32]:
-        """Return what the codes of results stand for, (len(found), d)."""
+        """Return the approximations of results, (len(found), d)."""
         if self.index is None:
             return np.empty((0, 0), np.float32)
         return self.index.reconstruct(np.array([one.number for one in found], dtype=np.int64))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the index and the records into a folder, which is made if need be.
+        """Write the index and the records into a folder, which is created if necessary.
 
-        What was saved there before is replaced as a whole, or stays where writing fails.
+        What was saved there before is replaced as a whole, or kept if writing fails.
         """
         if self.index is None:
             raise ValueError("there is nothing to save: the store has no vectors yet, and no trained quantizer")
@@ -216,7 +216,7 @@ def _records_of(index: Path) -> str:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove the records that do not belong to the index as it is: older ones, or those of a save that failed."""
+    """Remove records that do not belong to the present index: older ones, or those of a save that failed."""
     with suppress(OSError):
         index = folder / _INDEX
         own = folder / _records_of(index) if index.exists() else None

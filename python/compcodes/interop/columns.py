@@ -1,7 +1,7 @@
-"""Vectors as people have them: columns of data frames, Arrow arrays, tensors and lists of arrays, as numpy arrays.
+"""Vectors in the forms people have them in: data frame columns, Arrow arrays, tensors and lists, as numpy arrays.
 
-Nothing is copied where the numbers already lie one after the other in memory of the CPU. None of these packages is
-imported here, but for pyarrow where an object offers its Arrow capsule and has no other way to numpy.
+Nothing is copied if the numbers are already contiguous in CPU memory. None of these packages is imported here, except
+pyarrow if an object offers its Arrow capsule and no other way to numpy.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["from_arrow", "plain"]
 
 
 def plain(value: Any, name: str) -> Any:
-    """Return what numpy understands, in the place of a column, a frame, a tensor or a list of them.
+    """Return an object that numpy understands, for a column, a frame, a tensor or a list of them.
 
     Raises
     ------
     TypeError, ValueError
-        Rows of different lengths, missing values, columns that are no vectors, a tensor that is elsewhere.
+        Rows of different lengths, missing values, columns that hold no vectors, a tensor on another device.
     """
     if isinstance(value, np.ndarray):
         return _stacked(value.tolist(), name) if value.dtype == object and value.ndim == 1 and len(value) else value
@@ -46,12 +46,12 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _stacked(rows: Sequence[Any], name: str) -> Any:
-    """Rows of one length, one under the other."""
+    """Stack rows of equal length."""
     are_missing = [row is None or type(row).__name__ == "NAType" for row in rows]
     if any(are_missing):
         raise ArgumentValueError(name, f"row {are_missing.index(True)} is missing")
     if all(isinstance(row, (str, bytes)) for row in rows[:1]):
-        return rows  # numpy says what is wrong
+        return rows  # numpy reports what is wrong
     arrays = [np.asarray(plain(row, f"{name} row {at}")) for at, row in enumerate(rows)]
     shapes = [array.shape for array in arrays]
     if len(set(shapes)) > 1:
@@ -77,7 +77,7 @@ def _of_pandas(value: Any, name: str) -> Any:
 
 
 def _complete_of_pandas(value: Any, name: str) -> NDArray[Any]:
-    """Return the numbers of a column or a frame; pandas makes objects or NaN of what is missing in types of its own."""
+    """Return the numbers of a column or a frame; pandas turns missing values in its own types into objects or NaN."""
     kinds = value.dtypes if value.ndim == 2 else [value.dtype]
     if not all(isinstance(kind, np.dtype) for kind in kinds):
         missing = value.isna().to_numpy().reshape(len(value), -1).any(axis=1)
@@ -124,11 +124,11 @@ def from_arrow(value: Any, name: str) -> NDArray[Any]:
         return np.stack([from_arrow(column, name) for column in value.columns], axis=1)
     if hasattr(value, "num_chunks"):
         value = value.chunk(0) if value.num_chunks == 1 else value.combine_chunks()
-        if hasattr(value, "num_chunks"):  # what is too large for one
+        if hasattr(value, "num_chunks"):  # data too large for one
             return np.concatenate([from_arrow(chunk, name) for chunk in value.chunks])
     _check_complete(value.null_count, name)
     kind = value.type
-    if pa.types.is_struct(kind):  # a frame, as its capsule has it
+    if pa.types.is_struct(kind):  # a frame, according to its capsule
         fields = [kind.field(at).name for at in range(kind.num_fields)]
         return from_arrow(pa.table(value.flatten(), names=fields), name)
     if isinstance(kind, pa.BaseExtensionType):
@@ -150,7 +150,7 @@ def _of_scalar(value: Any, name: str) -> NDArray[Any]:
         raise ArgumentValueError(name, "is missing")
     if hasattr(value, "values"):
         return from_arrow(value.values, name)
-    if hasattr(value, "value"):  # of a type that extends another
+    if hasattr(value, "value"):  # of an extension type
         return _of_scalar(value.value, name)
     return np.asarray(value.as_py())
 
@@ -191,7 +191,7 @@ def _pyarrow(name: str) -> Any:
 
 
 def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers that numpy does not know, such as bfloat16, as float32."""
+    """Convert numbers that numpy does not know, such as bfloat16, to float32."""
     return array.astype(np.float32) if "bfloat16" in str(array.dtype) else array
 
 

@@ -1,7 +1,7 @@
 """Indexes of faiss, taken over with their codes.
 
 Every quantizer that sums codewords is the same model: product quantization has codewords that are zero outside their
-subspace, a rotation before it rotates them back, and residual and local-search quantizers are sums as they are. An
+subspace, a rotation in front of it rotates them back, and residual and local-search quantizers are sums already. An
 inverted file divides vectors by centroids, as lists do here.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Taken", "model_of", "take"]
 
 
 RECALL = 0.95
-"""That of a search that says neither `recall` nor `n_probe`."""
+"""The recall of a search that specifies neither `recall` nor `n_probe`."""
 
 
 class Taken(NamedTuple):
@@ -83,7 +83,7 @@ def model_of(taken: Taken) -> CompositionalCodes:
 
 
 def _check_ids(ids: NDArray[np.int64] | None) -> None:
-    """Refuse ids that faiss takes, and an index here does not."""
+    """Reject ids that faiss accepts but an index here does not."""
     if ids is None or not len(ids):
         return
     if ids.min() < 0:
@@ -134,7 +134,7 @@ def _is_fast(index: Any) -> bool:
 
 
 def _named(taken: Taken, names: NDArray[np.int64]) -> Taken:
-    """Give vectors the ids that an IDMap has for those of the index within."""
+    """Replace the ids of the index within an IDMap by those of the IDMap."""
     within = np.arange(len(taken.codes)) if taken.ids is None else taken.ids
     if len(within) and not 0 <= within.min() <= within.max() < len(names):
         raise Refused(ArgumentValueError, f"it names {len(names)} vectors, and the index within has others")
@@ -142,7 +142,7 @@ def _named(taken: Taken, names: NDArray[np.int64]) -> Taken:
 
 
 def _quantizer(index: Any) -> tuple[NDArray[np.float32], list[int]]:
-    """Codebooks (M, K, d), and the bits of the code of each."""
+    """Return codebooks (M, K, d), and the number of bits of each code."""
     import faiss
 
     if isinstance(index, faiss.IndexIVFPQR):
@@ -161,7 +161,7 @@ def _quantizer(index: Any) -> tuple[NDArray[np.float32], list[int]]:
 
 
 def _is(index: Any, kind: str) -> bool:
-    """Whether an index is of a kind of quantizer: flat, in lists, or the FastScan of one of these."""
+    """Return whether an index is of some kind of quantizer: flat, in lists, or the FastScan of one of these."""
     import faiss
 
     names = (f"Index{lists}{kind}{fast}" for lists in ("", "IVF") for fast in ("", "FastScan"))
@@ -169,7 +169,7 @@ def _is(index: Any, kind: str) -> bool:
 
 
 def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:
-    """Codebooks of a product quantizer: each centroid in its subspace, zeros elsewhere."""
+    """Return codebooks of a product quantizer: each centroid in its subspace, zeros elsewhere."""
     import faiss
 
     centroids = faiss.vector_to_array(pq.centroids).reshape(pq.M, pq.ksub, pq.dsub)
@@ -180,7 +180,7 @@ def _product(pq: Any) -> tuple[NDArray[np.float32], list[int]]:
 
 
 def _additive(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
-    """Codebooks of an additive quantizer; smaller ones repeat their first codeword."""
+    """Return codebooks of an additive quantizer; smaller ones repeat their first codeword."""
     import faiss
 
     bits = [int(b) for b in faiss.vector_to_array(quantizer.nbits)]
@@ -193,7 +193,7 @@ def _additive(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
 
 
 def _of_subspaces(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
-    """Codebooks of an additive quantizer for each of some subspaces: zeros in the others."""
+    """Return codebooks of an additive quantizer per subspace: zeros in the others."""
     parts = [_additive(quantizer.subquantizer(i)) for i in range(quantizer.nsplits)]
     n_codewords, first, books = max(books.shape[1] for books, _ in parts), 0, []
     for own, _ in parts:
@@ -205,7 +205,7 @@ def _of_subspaces(quantizer: Any) -> tuple[NDArray[np.float32], list[int]]:
 
 
 def _rotated(index: Any, taken: Taken) -> Taken:
-    """Undo the linear transforms that vectors and queries go through: ⟨A q, c⟩ = ⟨q, Aᵀ c⟩."""
+    """Undo the linear transforms of vectors and queries: ⟨A q, c⟩ = ⟨q, Aᵀ c⟩."""
     import faiss
 
     codebooks, centroids = taken.codebooks, None if taken.lists is None else taken.lists.centroids
@@ -229,7 +229,7 @@ def _rotated(index: Any, taken: Taken) -> Taken:
 
 
 def _unpack(packed: NDArray[np.uint8], bits: list[int]) -> NDArray[np.uint8]:
-    """Codes (n, M) from rows of little-endian bit strings."""
+    """Return codes (n, M) from rows of little-endian bit strings."""
     if max(bits) > 8:
         raise Refused(ArgumentValueError, f"its codes have {max(bits)} bits: want at most 8")
     if set(bits) == {8}:

@@ -1,6 +1,6 @@
 """A vector store for LangChain: ``pip install langchain-core``.
 
-Embeddings are kept as codes of a few bytes each; texts and metadata stay as they are.
+Embeddings are stored as codes of a few bytes each; texts and metadata are stored unchanged.
 
     from compcodes.interop.langchain import CompcodesVectorStore
 
@@ -38,9 +38,9 @@ class CompcodesVectorStore(VectorStore):
     embedding : langchain_core.embeddings.Embeddings
         Makes vectors of texts and queries.
     quantizer : fitted or unfitted quantizer, optional
-        An unfitted one is trained on the first texts that are added, so let these be many: some thousand, of the kind
-        that will come. By default ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``, which is
-        16 bytes per vector.
+        An unfitted one is trained on the first texts that are added, so there should be many of them: some thousands,
+        of the kind that will follow. By default ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``,
+        which takes 16 bytes per vector.
     """
 
     def __init__(self, embedding: Embeddings, *, quantizer: QuantizerLike | None = None) -> None:
@@ -63,7 +63,7 @@ class CompcodesVectorStore(VectorStore):
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed and add texts, and return their ids. A text whose id is there already replaces the earlier one."""
+        """Embed and add texts, and return their ids. A text whose id already exists replaces the earlier one."""
         texts = list(texts)
         given: Sequence[str | None] = [None] * len(texts) if ids is None else ids
         names = [str(uuid.uuid4()) if id is None else id for id in given]
@@ -77,7 +77,7 @@ class CompcodesVectorStore(VectorStore):
         return names
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
-        """Remove texts by their ids, or all; ids that are not there are passed over."""
+        """Remove texts by their ids, or all; unknown ids are ignored."""
         if ids is None:
             self._store.clear()
         else:
@@ -85,7 +85,7 @@ class CompcodesVectorStore(VectorStore):
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids; those that are not there are left out."""
+        """Return the documents with these ids; unknown ids are left out."""
         records = ((id, self._store.get(id)) for id in ids)
         return [_document(id, record) for id, record in records if record is not None]
 
@@ -100,7 +100,7 @@ class CompcodesVectorStore(VectorStore):
         return [(_document(one.id, one.record), one.score) for one in found]
 
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the documents that answer a vector best."""
+        """Return the documents that match a vector best."""
         return [document for document, _ in self.similarity_search_with_score_by_vector(embedding, k, **kwargs)]
 
     def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
@@ -108,7 +108,7 @@ class CompcodesVectorStore(VectorStore):
         return self.similarity_search_with_score_by_vector(self._embedding.embed_query(query), k, **kwargs)
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the documents that answer a text best."""
+        """Return the documents that match a text best."""
         return self.similarity_search_by_vector(self._embedding.embed_query(query), k, **kwargs)
 
     def max_marginal_relevance_search_by_vector(
@@ -121,7 +121,7 @@ class CompcodesVectorStore(VectorStore):
         filter: Filter = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return documents that answer well and differ from each other, as far as their codes tell."""
+        """Return documents that match well and differ from each other, judged by their codes."""
         found: list[Found] = self._store.search(embedding, fetch_k, _allows(filter))
         if not found:
             return []
@@ -132,7 +132,7 @@ class CompcodesVectorStore(VectorStore):
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """Return documents that answer well and differ from each other, as far as their codes tell."""
+        """Return documents that match well and differ from each other, judged by their codes."""
         vector = self._embedding.embed_query(query)
         return self.max_marginal_relevance_search_by_vector(vector, k, fetch_k, lambda_mult, **kwargs)
 

@@ -1,6 +1,6 @@
 """A vector store for LlamaIndex: ``pip install llama-index-core``.
 
-Embeddings are kept as codes of a few bytes each, and the nodes with them.
+Embeddings are stored as codes of a few bytes each, together with the nodes.
 
     from llama_index.core import StorageContext, VectorStoreIndex
     from compcodes.interop.llama_index import CompcodesVectorStore
@@ -45,9 +45,9 @@ class CompcodesVectorStore(BasePydanticVectorStore):
     Parameters
     ----------
     quantizer : fitted or unfitted quantizer, optional
-        An unfitted one is trained on the first nodes that are added, so let these be many: some thousand, of the kind
-        that will come. By default ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``, which is
-        16 bytes per vector.
+        An unfitted one is trained on the first nodes that are added, so there should be many of them: some thousands,
+        of the kind that will follow. By default ``CompositionalCodes(n_codebooks=16, metric="cosine", effort="low")``,
+        which takes 16 bytes per vector.
     """
 
     stores_text: bool = True
@@ -60,7 +60,7 @@ class CompcodesVectorStore(BasePydanticVectorStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name that LlamaIndex writes down."""
+        """Return the name that LlamaIndex stores."""
         return "CompcodesVectorStore"
 
     @property
@@ -86,12 +86,12 @@ class CompcodesVectorStore(BasePydanticVectorStore):
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
-        """Remove nodes with these ids, of which the filters hold."""
+        """Remove the nodes with these ids that satisfy the filters."""
         allows = self._allows(node_ids, None, filters)
         self._store.delete([id for id, record in self._store.items() if allows is None or allows(id, record)])
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Return nodes with these ids, of which the filters hold."""
+        """Return the nodes with these ids that satisfy the filters."""
         allows = self._allows(node_ids, None, filters)
         return [_node(record) for id, record in self._store.items() if allows is None or allows(id, record)]
 
@@ -100,7 +100,7 @@ class CompcodesVectorStore(BasePydanticVectorStore):
         self._store.clear()
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Return the nodes that answer an embedding best, with scores in the quantizer's metric."""
+        """Return the nodes that match an embedding best, with scores in the quantizer's metric."""
         if query.mode != VectorStoreQueryMode.DEFAULT:
             raise ArgumentValueError(
                 "query", f".mode is {query.mode}, which is not offered: want {VectorStoreQueryMode.DEFAULT}"

@@ -1,4 +1,4 @@
-"""How `CompositionalCodes` is trained: on vectors as a whole, or on a batch of a stream."""
+"""How `CompositionalCodes` is trained: on a whole set of vectors, or on a batch of a stream."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Batch", "Fitted", "absorbed", "begun", "fitted", "refuse_unnamed", "
 
 
 class Fitted(NamedTuple):
-    """What training made."""
+    """The result of training."""
 
     trainer: Trainer
     trained: Trained
@@ -51,7 +51,7 @@ class Fitted(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a further batch of a stream made."""
+    """The result of a further batch of a stream."""
 
     codebooks: NDArray[np.float32]
     past: streaming.Past
@@ -67,7 +67,7 @@ def fitted(
     sample_weight: ArrayLike | None,
     progress: ProgressLike,
 ) -> Fitted:
-    """Train as `fit` is asked to; the parameters are checked."""
+    """Train as requested from `fit`; the parameters are checked."""
     spread = spread_of(X, model.metric == "cosine", model.n_jobs)
     shards: Shards
     if spread is None:
@@ -91,7 +91,7 @@ def fitted(
 def begun(
     model: CompositionalCodes, X: NDArray[Any], weights: NDArray[np.float64] | None, progress: ProgressLike
 ) -> tuple[Fitted, streaming.Past]:
-    """Train on the first batch of a stream; the sums of it are kept for the next ones."""
+    """Train on the first batch of a stream; its sums are kept for the next ones."""
     if count_groups(model, X.shape[1]) > 1:
         raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
     made = train(model, Local(X, n_jobs=model.n_jobs), None, weights, None, progress)
@@ -101,7 +101,7 @@ def begun(
 def absorbed(
     model: CompositionalCodes, X: NDArray[Any], weights: NDArray[np.float64] | None, progress: ProgressLike
 ) -> Batch:
-    """Train a fitted model further on a batch."""
+    """Continue the training of a fitted model with a batch."""
     codebooks = model.codebooks_
     if model._groups is not None:
         raise ArgumentValueError("n_groups", f"is {model.n_groups_} in the model: want 1 for partial_fit, or fit")
@@ -182,7 +182,7 @@ def train(
     max_train: int | None,
     progress: ProgressLike,
 ) -> Fitted:
-    """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters ask for it."""
+    """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters request it."""
     if isinstance(plain, Local):
         warn_of_lengths(plain.X, weights, model.n_jobs)
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
@@ -197,7 +197,7 @@ def train(
         )
     if isinstance(loss, losses.InnerProduct):
         tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
-        if n_groups > 1:  # what queries want is chosen for one of them
+        if n_groups > 1:  # the best parameters for the queries are chosen for one of them
             tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
             power = POWER if loss.weight_power is None else loss.weight_power
             loss = replace(loss, eta=eta or ETA, weight_power=power)
@@ -224,7 +224,7 @@ def train(
 
 
 def refuse_unnamed(y: object, vectors: tuple[int, int]) -> None:
-    """Refuse what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
+    """Reject what cannot be targets of the rows of `X`: the second argument of `fit` was once `queries`."""
     if y is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Vectors so long beside the others that these cannot be told apart."""
+"""Vectors so long that the others can hardly be told apart."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from compcodes._warn import warn
 __all__ = ["LengthWarning", "warn_of_lengths"]
 
 TIMES = 30.0
-"""How many times as long as the next a vector is where nothing is between: so long that its codewords are of no use to
-others. In the sets that were tried none is more than 1.5 times as long as the next."""
+"""How many times as long as the next shorter vector a vector is, without any in between, when its codewords are of no
+use to others. In the data sets that were tried, none is more than 1.5 times as long as the next."""
 FEW = 20
-"""One of so many vectors, at most, is a mistake."""
+"""At most one in this many vectors is considered a mistake."""
 
 
 class LengthWarning(UserWarning):
-    """A few vectors to train on are many times as long as all others, whose codes will be worse for it."""
+    """A few training vectors are many times as long as all others, whose codes will be worse for it."""
 
 
 def warn_of_lengths(X: NDArray[Any], weights: NDArray[np.float64] | None, n_jobs: int | None) -> None:
-    """Warn of a few rows of `X` (n, d) far longer than all others: a mistake in the data, as likely as not.
+    """Warn of a few rows of `X` (n, d) far longer than all others, quite possibly a mistake in the data.
 
-    Lengths may spread as they like; it is a gap among the largest that tells. Rows of weight 0 do not count.
+    Any spread of lengths is fine; the criterion is a gap among the largest. Rows of weight 0 do not count.
     """
     norms = _core.norms(X, None, n_jobs)
     if weights is not None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["anneals", "check", "coder", "count_groups", "count_lists", "initial", "iterations", "loss_of", "stages"]
 
 PART = 200
-"""Vectors per codeword that an iteration with noise trains on, about."""
+"""The approximate number of vectors per codeword that an iteration with noise trains on."""
 
 
 def check(model: CompositionalCodes) -> None:
-    """Refuse parameters out of their range, or that exclude one another."""
+    """Reject parameters that are out of range, or that exclude one another."""
     for name, low, high in [
         ("n_codebooks", 1, 256),
         ("n_codewords", 2, 256),
@@ -71,7 +71,7 @@ def check(model: CompositionalCodes) -> None:
 
 
 def initial(model: CompositionalCodes, dim: int) -> str | NDArray[np.float32]:
-    """Return the name of the start, or the codebooks (M, K, d) that training begins with."""
+    """Return the name of the start, or the codebooks (M, K, d) that training starts from."""
     if isinstance(model.init, str):
         return model.init
     codebooks = np.array(as_numbers("init", model.init), dtype=np.float32, order="C")
@@ -84,7 +84,7 @@ def initial(model: CompositionalCodes, dim: int) -> str | NDArray[np.float32]:
 
 
 def count_groups(model: CompositionalCodes, dim: int, n: int | None = None) -> int:
-    """Return the number of groups of codebooks for vectors of so many dimensions, to be trained on `n` at most."""
+    """Return the number of groups of codebooks for vectors of `dim` numbers, trained on at most `n` of them."""
     n = n if n is None or model.max_train is None else min(n, model.max_train)
     if model.selection != "group" and model.n_groups == "auto" and model.n_codebooks <= TOGETHER:
         return 1
@@ -110,7 +110,7 @@ def coder(model: CompositionalCodes) -> encoders.Encoder:
 
 
 def loss_of(model: CompositionalCodes) -> str | losses.Loss:
-    """Return the loss that was asked for, or that of the metric."""
+    """Return the requested loss, or that of the metric."""
     if model.loss is None:
         return "reconstruction" if model.metric == "l2" else "inner-product"
     return model.loss
@@ -130,7 +130,7 @@ def iterations(model: CompositionalCodes, effort: Efforts) -> tuple[int, int]:
 
 
 def stages(model: CompositionalCodes, n: int) -> dict[str, float]:
-    """Return the stages of `fit` of `n` vectors, and about how long each takes beside the other."""
+    """Return the stages of `fit` for `n` vectors, and the approximate relative time of each."""
     anneal, rest = iterations(model, EFFORTS[model.effort])
     passes = anneal * min(n, PART * model.n_codewords) + (rest + 2) * n
     named = losses.as_loss(loss_of(model))

@@ -24,14 +24,14 @@ NUMBERS = 1 << 26
 
 
 def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
-    """All rows of `X` as float32, or 256 · K of them, drawn at random and in order."""
+    """Return all rows of `X` as float32, or 256 · K of them, drawn at random and in order."""
     X = as_vectors(X, "X")
     n, d = X.shape
     if n == 0 or d == 0:
         raise ArgumentValueError("X", f"has shape {X.shape}: training needs at least one vector")
     limit = min(PER_CODEWORD * n_codewords, max(NUMBERS // d, n_codewords))
     rows = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+    with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite, and are rejected as such
         sample = np.ascontiguousarray(X[rows] if n > limit else X, dtype=np.float32)
     check_rows("X", sample, rows)
     return sample
@@ -43,12 +43,12 @@ def seeds(seed: int, n: int) -> list[int]:
 
 
 def within(report: Report | None, stage: int, stages: int) -> Report | None:
-    """Progress of one stage as progress of the whole."""
+    """Return progress of one stage as progress of the whole."""
     if report is None:
         return None
     return lambda done, total: report(stage * total + done, stages * total)
 
 
 def history(objectives: list[float]) -> list[dict[str, Any]]:
-    """Objectives as `history_` shows them."""
+    """Return objectives in the form of `history_`."""
     return [{"iteration": i, "objective": float(objective)} for i, objective in enumerate(objectives)]

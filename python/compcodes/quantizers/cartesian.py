@@ -24,8 +24,8 @@ TURNS = 3
 class CartesianKMeans(SubspaceQuantizer):
     """Product quantization after a rotation that is learned with the codes.
 
-    Codes, codewords and rotation are improved in turn: the nearest codewords, their vectors' means, and the rotation
-    that brings vectors and approximations together (orthogonal Procrustes). The start is the better of the given
+    Codes, codewords and rotation are improved in turn: the nearest codewords, the means of their vectors, and the
+    rotation that best aligns vectors and approximations (orthogonal Procrustes). The start is the better of the given
     dimensions and eigenvalue allocation (see `OptimizedProductQuantizer`).
 
     Parameters
@@ -42,7 +42,7 @@ class CartesianKMeans(SubspaceQuantizer):
     history_ : list of dict
         "iteration" and "objective", the mean squared error of the training vectors, which never rises.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class CartesianKMeans(SubspaceQuantizer):
         super().__init__(n_codebooks, n_codewords, max_iter, random_state, n_jobs)
 
     def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
-        # Centred, so that the rotation need not preserve the mean. Each codebook gets its part of the mean back.
+        # Centered, so that the rotation need not preserve the mean. Each codebook gets its part of the mean back.
         mean = X.mean(axis=0, dtype=np.float64)
         X = X - mean.astype(np.float32)
         state = self._start(X, seed)
@@ -81,7 +81,7 @@ class CartesianKMeans(SubspaceQuantizer):
         return codebooks.astype(np.float32), objectives
 
     def _start(self, X: Floats, seed: int) -> _State:
-        """Rotation and codewords after a few iterations of k-means."""
+        """Return rotation and codewords after a few iterations of k-means."""
         found = []
         for rotation in (np.eye(X.shape[1]), eigenvalue_allocation(X, self.n_codebooks)):
             rotated = X @ rotation.astype(np.float32)
@@ -102,7 +102,7 @@ class _State:
         return np.ascontiguousarray(self.rotation, dtype=np.float32)
 
     def improve(self, X: Floats, codes: NDArray[np.uint8], n_jobs: int | None) -> float:
-        """Make codewords and rotation better for `codes`; return the mean squared error."""
+        """Improve codewords and rotation for `codes`; return the mean squared error."""
         M, K, d = len(self.words), len(self.words[0]), X.shape[1]
         sums = _core.sums(X, codes, K, n_jobs).reshape(M, K, d)
         counts = np.stack([np.bincount(column, minlength=K) for column in codes.T])

@@ -31,38 +31,37 @@ __all__ = ["CompositionalCodes", "NotFittedError"]
 class CompositionalCodes(Quantizer):
     """Vectors as sums of codewords, one from each of M codebooks: M bytes per vector, or half of that.
 
-    The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are kept as
-    given and checked by `fit`.
+    The model of *Inner Product Similarity Search using Compositional Codes* (Du & Wang). Parameters are stored as given
+    and checked by `fit`.
 
     Parameters
     ----------
-    n_codebooks : int, default 8
-        M, 1 to 256: the bytes of a code; half bytes with at most 16 codewords. More are more accurate, and slower
-        to train.
+    M, 1 to 256: the number of bytes of a code, or of half bytes with at most 16 codewords. More codebooks are more
+    accurate, and slower to train.
     n_codewords : int, default 256
-        K, 2 to 256: codewords of a codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
-        searches them several times as fast on processors without AVX-512: 16 codebooks of 16 are 8 bytes.
+        K, 2 to 256: codewords per codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
+        searches them several times as fast on processors without AVX-512: 16 codebooks of 16 take 8 bytes.
     selection : {"group", "m-selection", "m-combination"}, default "group"
-        The paper's schemes: M different codebooks; or one that all M places share; or that with M distinct
+        The paper's schemes: M different codebooks; or one that all M places share; or a shared one with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
     encoder : {"local-search", "beam", "greedy"} or `LocalSearch`, `Beam` or `Greedy`, default "local-search"
-        How codes are chosen. "greedy" is the paper's: at each step the codebook and codeword that leave the
-        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` partial
-        codes. "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` says how long.
+        How codes are chosen. "greedy" is the paper's encoder: each step takes the codebook and codeword that leave the
+        smallest loss. "beam" goes through the codebooks in turn and keeps the best ``Beam(width=…)`` partial codes.
+        "local-search" improves on a greedy code; ``LocalSearch(rounds=…)`` sets for how long.
     metric : {"ip", "cosine", "l2"}, default "ip"
-        What vectors will be searched by: inner product, cosine, or Euclidean distance. It is that of an `Index` of the
-        model, and chooses the loss. For "cosine" the lengths of vectors make no difference: `fit` and `encode` see rows
-        scaled to length 1 (those of zeros stay), so codes stand for directions, and `decode` gives vectors of about
-        length 1.
+        The metric of later searches: inner product, cosine, or Euclidean distance. An `Index` of the model uses it, and
+        it determines the loss. For "cosine" the lengths of vectors make no difference: `fit` and `encode` see rows
+        scaled to length 1 (zero rows are left unchanged), so codes represent directions, and `decode` returns vectors
+        of approximately length 1.
     loss : {"inner-product", "reconstruction"} or `InnerProduct` or `Reconstruction` or None, default None
-        What training and encoding make small: the error that inner products with likely queries suffer, or the
-        squared error ‖x − x̄‖². By default it is the second for the metric "l2", and the first for others. Parameters of
-        the first are chosen from the data (see `loss_`) where they are not given.
+        What training and encoding minimise: the error of inner products with likely queries, or the squared error ‖x −
+        x̄‖². By default it is the latter for the metric "l2", and the former for others. Parameters of the former that
+        are not given are chosen from the data (see `loss_`).
     init : {"residual", "random"} or (M, K, d) array, default "residual"
         The initial codebooks: residual k-means, random vectors, or an array of your own.
     effort : {"low", "default", "high"}, default "default"
-        How much time training and encoding take: the rounds of `LocalSearch`, `anneal` and `max_iter` where they are
-        not given. Groups of codebooks take half the iterations each, and at most an eighth of the rounds.
+        How much time training and encoding take: determines the rounds of `LocalSearch`, `anneal` and `max_iter` if
+        they are not given. Groups of codebooks take half the iterations each, and at most an eighth of the rounds.
     anneal : int or None, default None
         Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
@@ -70,56 +69,57 @@ class CompositionalCodes(Quantizer):
     max_iter : int or None, default None
         The most iterations after that. By default 4, 16 or 32, by `effort`; without annealing 12, 24 or 48.
     tol : float, default 1e-3
-        Training ends when an iteration lowers the objective by less than this share of it.
+        Training ends when an iteration lowers the objective by less than this fraction of it.
     ridge : float, default 1e-3
-        Weight of the pull toward the previous codebooks in the update, as a share of the mean use of a codeword.
+        Weight of the pull toward the previous codebooks in the update, as a fraction of the mean use of a codeword.
     shrinkage : float, default 4.0
-        How strongly the update pulls codewords to the mean of their codebook, in multiples of what would be right
-        were all of it normally distributed. Without it (0) codebooks fit the noise of small data, and drift apart in
-        ways that cancel out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
+        How strongly the update pulls codewords to the mean of their codebook, in multiples of the optimum for normally
+        distributed data. Without it (0) codebooks overfit the noise of small data, and drift apart in ways that cancel
+        out in the sums. From 2 to 8 the loss of other vectors is nearly the same.
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None, default 0
         Seed. The same seed and data give the same model, for any number of threads.
     n_jobs : int, optional
         Threads, at most four per core; all cores by default, and negative numbers count back from all (−1).
     n_groups : int or "auto", default "auto"
-        Groups of codebooks, each in dimensions of its own that `fit` finds by rotating the vectors: with them time and
-        memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks where
-        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group elsewhere.
+        Groups of codebooks, each in its own dimensions, which `fit` finds by rotating the vectors: with groups, time
+        and memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks if
+        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group otherwise.
         Several groups need the selection "group".
     max_train : int, optional
-        The most vectors that `fit` trains on: a random sample of so many, which is copied as it is stored. Where rows
-        count by weight (of their own, by their norms, or by how queries find them), heavy ones are drawn more often,
-        and then count less. By default it trains on all.
+        The most vectors that `fit` trains on: a random sample of this size, which is copied in its stored type. If rows
+        are weighted (by weights of their own, by their norms, or by how queries find them), heavy ones are drawn more
+        often, and then count less. By default it trains on all.
     n_lists : int, "auto" or None, default None
-        Divide an `Index` of the model into so many lists, of which a search goes through the few whose centroids are
-        best for the query: `fit` learns the centroids too. A vector is then approximated by the centroid of its list
-        plus the codewords, and its code takes no more bytes. "auto" makes √n of n vectors. Worth it from some 100,000
-        vectors on; see docs/lists.md.
+        Divide an `Index` of the model into this many lists, of which a search covers the few whose centroids are best
+        for the query: `fit` learns the centroids too. A vector is then approximated by the centroid of its list plus
+        the codewords, and its code takes no more bytes. "auto" makes √n lists for n vectors. Worth it from about
+        100,000 vectors on; see docs/lists.md.
     list_size : int or None, default None
-        In the place of `n_lists`: how many vectors a list should hold.
+        Instead of `n_lists`: how many vectors a list should hold.
 
     Attributes
     ----------
     codebooks_ : (M, K, d) float32
-        Read-only. With fewer distinct vectors than codewords, those left over repeat others or stay unused.
+        Read-only. With fewer distinct vectors than codewords, the remaining ones repeat others or stay unused.
     history_ : list of dict
         "iteration", "objective" (mean loss of the training vectors, by weight), "seconds" since the beginning, and
-        "vectors", how many were trained on; the start is iteration 0. The objective never rises. It is that of the
-        codes that training ended with; `encode` starts anew and comes near them, not to them. Each later batch of
-        `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
+        "vectors", how many were trained on; the start is iteration 0. The objective never rises. It refers to the codes
+        that training ended with; `encode` starts from scratch and comes close to them, but does not reach them. Each
+        later batch of `partial_fit` adds an entry with the objective of that batch, and "vectors" counts all seen.
     metric_ : str or None
-        The metric that the model was trained for; None if it comes from elsewhere, or from a release that knew none.
+        The metric that the model was trained for; None if the model comes from elsewhere, or from a release without
+        metrics.
     loss_ : dict
         The loss that was used: "name" and, for "inner-product", the "eta", "weight_power", "demand" and "metric" that
         were given or chosen.
     directions_ : (r, d) float32
         Orthogonal rows A by which errors count as ‖(I + AᵀA) r‖², from a loss with a metric; otherwise r is 0.
     n_groups_ : int
-        Groups that the codebooks are in.
+        The number of groups of codebooks.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
     centroids_ : (n_lists, d) float32 or None
-        Those of the lists, if there are any.
+        The centroids of the lists, if there are any.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class CompositionalCodes(Quantizer):
     loss_: dict[str, Any]
     directions_: NDArray[np.float32]
     _past: streaming.Past | None = None
-    #: Of several groups, the dimensions of each.
+    #: With several groups, the dimensions of each.
     _groups: Groups | None = None
     #: Seed and start of local search, which only the Rust crate sets.
     _search: tuple[int, tuple[str, int] | None] = (0, None)
@@ -200,26 +200,26 @@ class CompositionalCodes(Quantizer):
         Parameters
         ----------
         X : (n, d) array of any real type, `compcodes.data.Files`, dask.array, list of delayed blocks, or Dask column
-            Training vectors, in memory or memory-mapped; read a chunk at a time. Some 50 · K or more are a good
-            number. What is in blocks stays on the workers of the current `dask.distributed.Client`, which send sums;
-            without a client this process reads it. The codebooks are those of the same rows in one array, up to the
-            order in which float64 sums are added up.
+            Training vectors, in memory or memory-mapped; read a chunk at a time. About 50 · K or more are a good
+            number. Blocks stay on the workers of the current `dask.distributed.Client`, which send sums; without a
+            client this process reads them. The codebooks are those of the same rows in one array, up to the order in
+            which float64 sums are added.
         y : ignored
-            Taken as scikit-learn's pipelines pass it: a label or target for each row of `X`.
+            Accepted for scikit-learn's pipelines: a label or target for each row of `X`.
         queries : (nq, d), optional
-            Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and lets the
-            vectors that they find count more. Without them rows of `X` serve for the choice. "reconstruction" only
-            checks them.
+            Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and gives
+            more weight to the vectors that they find. Without them rows of `X` serve for the choice. "reconstruction"
+            only checks them.
         sample_weight : (n,), optional
             Weight of each vector in the objective.
         progress : callable or True, optional
-            Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are
-            "choose loss", where its parameters are not given, "lists", where there are any, and "fit".
+            Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are "choose
+            loss", if its parameters are not given, "lists", if there are any, and "fit".
 
         Returns
         -------
         CompositionalCodes
-            Itself. After an error or Ctrl-C the model is as it was before.
+            Itself. After an error or Ctrl-C the model is unchanged.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class CompositionalCodes(Quantizer):
         Warns
         -----
         LengthWarning
-            A few rows of an array, one in twenty at most, are 30 times as long as all others or longer.
+            A few rows of an array, at most one in twenty, are at least 30 times as long as all others.
         """
         check(self)
         self._adopt(fitted(self, X, y, queries, sample_weight, progress))
@@ -247,14 +247,14 @@ class CompositionalCodes(Quantizer):
     ) -> Self:
         """Learn from one batch of a stream.
 
-        The first call is `fit`; it chooses the loss. Each later one continues from the current codebooks, whether
-        they come from `fit`, a file or earlier batches: it encodes the batch, and updates the codebooks for it and for
-        the sums that it keeps of earlier batches, whose size does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and
-        `fit` keep only the number of vectors; they are then assumed to have been like those of the next batch.
+        The first call is `fit`; it chooses the loss. Each later one continues from the current codebooks, whether they
+        come from `fit`, a file or earlier batches: it encodes the batch, and updates the codebooks for it and for its
+        sums over earlier batches, whose size does not grow (8·(M·K)² bytes, 32 MB for M = 8). Files and `fit` only keep
+        the number of vectors; these are then assumed to have been like those of the next batch.
 
-        Batches should be shuffled, and of some 40 · K vectors or more, the first one above all. The order matters,
-        and each batch weighs more than those before: every call forgets two fifths of their sums,
-        or as much as a small batch brings.
+        Batches should be shuffled, and have about 40 · K vectors or more, above all the first one. The order matters,
+        and each batch weighs more than those before: every call forgets two fifths of their sums, or as much as a small
+        batch contributes.
 
         Parameters
         ----------
@@ -270,12 +270,12 @@ class CompositionalCodes(Quantizer):
         Returns
         -------
         CompositionalCodes
-            Itself. After an error or Ctrl-C the model is as it was before.
+            Itself. After an error or Ctrl-C the model is unchanged.
 
         Raises
         ------
         ValueError, TypeError
-            As in `fit`; or n_codebooks, n_codewords or selection are no longer those of the model.
+            As in `fit`; or n_codebooks, n_codewords or selection have changed since the model was fitted.
 
         Examples
         --------
@@ -314,7 +314,7 @@ class CompositionalCodes(Quantizer):
 
     @property
     def centroids_(self) -> NDArray[np.float32] | None:
-        """A copy of the centroids of the lists, (n_lists, d); None where there are none."""
+        """A copy of the centroids of the lists, (n_lists, d); None if there are none."""
         self._fitted()
         return None if self._lists is None else self._lists.centroids
 
@@ -331,14 +331,14 @@ class CompositionalCodes(Quantizer):
         Returns
         -------
         (n,) int64
-            That whose centroid has the least loss.
+            For each vector, the list whose centroid has the least loss.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            The model has no lists; or `X` has another shape or dtype, or holds NaN or infinity (with the row).
+            The model has no lists; or `X` has a wrong shape or dtype, or holds NaN or infinity (with the row).
 
         Examples
         --------
@@ -363,11 +363,11 @@ class CompositionalCodes(Quantizer):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, with blocks (rows, M), and
-            are computed when they are asked for, each task on one thread.
+            Vectors; read a chunk at a time. For a `dask.array` the codes are one too, with blocks (rows, M), and are
+            computed on demand, each task on one thread.
         lists : (n,) int, optional
-            Of a model with lists: in which each vector is; by default as `assign` finds. The code approximates what
-            the centroid leaves.
+            For a model with lists: the list of each vector; by default as `assign` finds. The code approximates the
+            residual from the centroid.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -380,7 +380,7 @@ class CompositionalCodes(Quantizer):
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            `X` has another shape or dtype, or holds NaN or infinity (with the row); or the model has no such lists.
+            `X` has a wrong shape or dtype, or holds NaN or infinity (with the row); or the model has no such lists.
         """
         if is_dask_array(X):
             if lists is not None:
@@ -396,7 +396,7 @@ class CompositionalCodes(Quantizer):
 
     @property
     def n_groups_(self) -> int:
-        """Groups that the codebooks are in, a trunk included."""
+        """The number of groups of codebooks, including a trunk."""
         self._fitted()
         return 1 if self._groups is None else len(self._groups.sizes) + (self._groups.trunk > 0)
 
@@ -411,20 +411,20 @@ class CompositionalCodes(Quantizer):
     ) -> CompositionalCodes:
         """Make a fitted model of codebooks (M, K, d) trained elsewhere, and of the centroids (n_lists, d) of lists.
 
-        With ``by_residual=False`` codes are those of whole vectors: the lists of vectors and queries are chosen by the
-        centroids, but approximations do not begin with them.
+        With ``by_residual=False`` codes encode whole vectors: the lists of vectors and queries are chosen by the
+        centroids, but approximations do not start from them.
 
         Raises
         ------
         ValueError
-            They have another shape, or hold NaN or infinity.
+            They have a wrong shape, or hold NaN or infinity.
         TypeError
             They are not of real numbers.
         """
         given = as_numbers("codebooks", codebooks)
         if given.ndim != 3:
             raise ArgumentValueError("codebooks", f"has shape {given.shape}: want (M, K, d)")
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite, and are rejected as such
             codebooks = np.array(given, dtype=np.float32, order="C")
         _core.check_codebooks(codebooks, selection)
         made = cls._restored(codebooks, selection, {})
@@ -478,13 +478,13 @@ class CompositionalCodes(Quantizer):
         if self.loss is not None and not isinstance(self.loss, str):
             params["loss"] = losses.parameters(losses.as_loss(self.loss))
         for name in ("n_lists", "list_size"):
-            if params[name] is None:  # as releases wrote it that knew no lists
+            if params[name] is None:  # as written by releases without lists
                 del params[name]
         return as_json(params | {"history": self.history_, "fitted_loss": self.loss_})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         since = {"metric": "ip", "effort": "default", "n_lists": None, "list_size": None, "n_groups": "auto"}
-        super().__setstate__({**since, **state})  # pickles of releases that did not know them
+        super().__setstate__({**since, **state})  # pickles of releases without these attributes
 
     def _set(self, codebooks: NDArray[np.float32], selection: str = "group") -> None:
         self._past = self._lists = self._groups = None

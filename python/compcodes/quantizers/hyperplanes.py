@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RandomHyperplaneHash"]
 
-#: The signs (256, 8) that a byte stands for, its lowest bit first.
+#: The signs (256, 8) that a byte encodes, its lowest bit first.
 SIGNS = (2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") - 1.0).astype(np.float32)
 
 
 @Quantizer.register
 class RandomHyperplaneHash(Quantizer):
-    """One bit for each of some random hyperplanes: on which side of it a vector lies. The paper's LSH.
+    """One bit per random hyperplane: on which side of it a vector lies. The paper's LSH.
 
-    Two vectors differ in a share of bits that is their angle over π, on average. Eight signs are a byte, and so a code
-    of a codebook with the 256 sums of ± eight directions: decoded, codes approximate the direction of a vector, and
-    `Index` compares queries as they are with codes, the asymmetric way, which is more accurate than comparing bits.
+    On average, the share of bits in which two vectors differ is their angle over π. Eight signs are a byte, hence a
+    code for a codebook with the 256 sums of ± eight directions: decoded, codes approximate the direction of a vector,
+    and `Index` compares unencoded queries with codes, the asymmetric way, which is more accurate than comparing bits.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class RandomHyperplaneHash(Quantizer):
     codebooks_ : (n_bits / 8, 256, d) float32
         Read-only.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class RandomHyperplaneHash(Quantizer):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: object = None, *, progress: ProgressLike = None) -> Self:
-        """Draw the hyperplanes. Of `X` (n, d) only d counts; `y` is taken as scikit-learn's pipelines pass it.
+        """Draw the hyperplanes. Of `X` (n, d) only d matters; `y` is accepted for scikit-learn's pipelines.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class RandomHyperplaneHash(Quantizer):
         if n == 0:
             raise ArgumentValueError("X", f"has shape {(n, d)}: want at least one vector")
         normals = np.random.default_rng(as_seed(self.random_state)).standard_normal((self.n_bits // 8, 8, d))
-        # Of the sum of ± normals the mean is √(2/π) n_bits x/‖x‖: so scaled, codes approximate directions.
+        # The sum of ± normals has the mean √(2/π) n_bits x/‖x‖: with this scale, codes approximate directions.
         self._set((SIGNS @ normals * (np.sqrt(np.pi / 2) / self.n_bits)).astype(np.float32))
         self.history_ = []
         return self
@@ -119,7 +119,7 @@ class RandomHyperplaneHash(Quantizer):
         Q : (nq, d) or (d,)
             Queries; one vector is one query.
         codes : (n, n_bits / 8) uint8
-            As `encode` gives them.
+            Codes as returned by `encode`.
         k : int, default 10
             How many to find. May exceed the number of codes.
         asymmetric : bool, default False
@@ -130,17 +130,17 @@ class RandomHyperplaneHash(Quantizer):
         Returns
         -------
         scores : (nq, k) float32
-            Best first: minus the number of bits that differ, or inner products with the decoded codes; −inf where there
+            Best first: minus the number of bits that differ, or inner products with the decoded codes; −inf if there
             are fewer than k codes.
         positions : (nq, k) int64
-            Rows of `codes`, of equal scores the lower first; −1 where there are fewer than k codes.
+            Rows of `codes`, ties to the lower row; −1 if there are fewer than k codes.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            Shapes that do not fit, NaN or infinity in `Q`, or k below 1.
+            Shapes that do not match, NaN or infinity in `Q`, or k below 1.
         """
         from compcodes.index import Index
 
@@ -154,7 +154,7 @@ class RandomHyperplaneHash(Quantizer):
 
 
 def _encoder(codebooks: NDArray[np.float32]) -> _core.SubspaceEncoder:
-    """Encode by codewords that are the signs: in the dimensions of the normals the nearest of all ± 1 is theirs."""
+    """Encode by codewords that are sign patterns: in the coordinates of the normals, the nearest ± 1 are the signs."""
     normals = codebooks[:, 1 << np.arange(8)] - codebooks[:, :1]
     rotation = np.ascontiguousarray(normals.reshape(-1, codebooks.shape[2]).T)
     return _core.SubspaceEncoder([SIGNS] * len(codebooks), rotation)

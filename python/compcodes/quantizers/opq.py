@@ -13,7 +13,7 @@ __all__ = ["OptimizedProductQuantizer", "eigenvalue_allocation"]
 
 @Quantizer.register
 class OptimizedProductQuantizer(SubspaceQuantizer):
-    """Product quantization of the principal components, dealt out so that all subspaces are equally hard.
+    """Product quantization of the principal components, distributed so that all subspaces are equally hard.
 
     This is the parametric solution, which is best for Gaussian data: independent subspaces with equal products of
     variances. `CartesianKMeans` learns the rotation from the codes instead.
@@ -30,7 +30,7 @@ class OptimizedProductQuantizer(SubspaceQuantizer):
     history_ : list of dict
         "iteration" and "objective", the mean squared error of the training vectors, which never rises.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
 
     Examples
     --------
@@ -53,12 +53,12 @@ class OptimizedProductQuantizer(SubspaceQuantizer):
 def eigenvalue_allocation(X: Floats, M: int) -> Doubles:
     """Return the rotation (d, d) whose columns are the principal directions of `X` (n, d), subspace by subspace.
 
-    From the largest variance to the smallest, each goes to the subspace whose product of variances is the smallest,
-    among those that have room.
+    From the largest variance to the smallest, each goes to the subspace with the smallest product of variances, among
+    those that have room.
     """
     d = X.shape[1]
-    centred = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
-    variances, directions = np.linalg.eigh(centred.T @ centred / len(X))
+    centered = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
+    variances, directions = np.linalg.eigh(centered.T @ centered / len(X))
     sizes = [last - first for first, last in edges(d, M)]
     chosen: list[list[int]] = [[] for _ in range(M)]
     # Only ratios matter: the smallest variance that counts makes all logarithms positive.

@@ -1,9 +1,9 @@
 """Order permutations (Chávez et al., *Effective Proximity Retrieval by Ordering Permutations*, 2008): a curiosity.
 
-A vector is described by the order of its nearest anchors, and vectors with similar orders are taken to be near each
-other. The paper's appendix relates this to M-selection: both write down M of K anchors; an order permutation is
-compared as an order, a compositional code as the sum of the anchors. Spearman's distance of two orders is nevertheless
-a sum of M table entries, so the same index searches them: only the tables differ.
+A vector is described by the order of its nearest anchors, and vectors with similar orders are assumed to be near each
+other. The paper's appendix relates this to M-selection: both store M of K anchors; an order permutation is compared as
+an order, a compositional code as the sum of the anchors. Spearman's distance of two orders is nevertheless a sum of M
+table entries, so the same index searches them: only the tables differ.
 
 >>> import numpy as np, compcodes as cc
 >>> X = np.random.default_rng(0).normal(size=(1000, 16)).astype(np.float32)
@@ -35,7 +35,7 @@ def order_permutations(X: ArrayLike, anchors: ArrayLike, length: int) -> NDArray
     Raises
     ------
     ValueError
-        Shapes that do not fit, more than 256 anchors, or a length beyond them.
+        Shapes that do not match, more than 256 anchors, or a length beyond them.
     """
     anchors, X = _pair(anchors, X, "X")
     check_range("length", length, 1, min(len(anchors), 64))
@@ -45,8 +45,8 @@ def order_permutations(X: ArrayLike, anchors: ArrayLike, length: int) -> NDArray
 def permutation_codebooks(n_anchors: int, length: int) -> NDArray[np.float32]:
     """Codebooks (M, K, 2K + 1), M = `length`, for which scores of `permutation_queries` are minus Spearman's distance.
 
-    With ρ(k) the rank of anchor k for the query, codeword k of codebook m, which says that the vector has k in place m,
-    stands for −(ρ(k) − m)² = −ρ(k)² + 2mρ(k) − m². Ranks and places count from 0.
+    With ρ(k) the rank of anchor k for the query, codeword k of codebook m, which means that the vector has k in place
+    m, represents −(ρ(k) − m)² = −ρ(k)² + 2mρ(k) − m². Ranks and places count from 0.
     """
     check_range("n_anchors", n_anchors, 2, 256)
     check_range("length", length, 1, min(n_anchors, 64))
@@ -59,7 +59,7 @@ def permutation_codebooks(n_anchors: int, length: int) -> NDArray[np.float32]:
 
 
 def permutation_queries(Q: ArrayLike, anchors: ArrayLike) -> NDArray[np.float32]:
-    """Queries (nq, d) as `permutation_codebooks` takes them: squared ranks of the anchors, their ranks, and 1."""
+    """Return queries (nq, d) for `permutation_codebooks`: squared ranks of the anchors, their ranks, and 1."""
     anchors, Q = _pair(anchors, Q, "Q")
     order = _core.exact_search(anchors, Q, len(anchors), "l2")[1]
     ranks = np.argsort(order, axis=1).astype(np.float32)
@@ -67,7 +67,7 @@ def permutation_queries(Q: ArrayLike, anchors: ArrayLike) -> NDArray[np.float32]
 
 
 def _pair(anchors: ArrayLike, X: ArrayLike, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return both as arrays that fit each other."""
+    """Return both as arrays with matching shapes."""
     anchors, X = as_vectors(anchors, "anchors"), as_vectors(X, name)
     check_range("the number of anchors", len(anchors), 2, 256)
     if X.shape[1] != anchors.shape[1]:

@@ -15,13 +15,13 @@ __all__ = ["ProductQuantizer"]
 class ProductQuantizer(SubspaceQuantizer):
     """k-means in each of M runs of consecutive dimensions.
 
-    In the terms of the paper: codebooks that are zero outside their own dimensions. Where M does not divide d, the
-    first codebooks have one dimension more.
+    In the terms of the paper: codebooks that are zero outside their own dimensions. If M does not divide d, the first
+    codebooks have one more dimension.
 
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 256 and at most d: the bytes of a code.
+        M, 1 to 256 and at most d: the number of bytes of a code.
     n_codewords : int, default 256
         K, 2 to 256.
     max_iter : int, default 25
@@ -38,7 +38,7 @@ class ProductQuantizer(SubspaceQuantizer):
     history_ : list of dict
         "iteration" and "objective", the mean squared error of the training vectors, which never rises.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an index asks of a quantizer, so that anyone can write one; see docs/quantizers.md."""
+"""What an index requires of a quantizer, so that anyone can write one; see docs/quantizers.md."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["QuantizerLike", "adopted", "encoded"]
 class QuantizerLike(Protocol):
     """A fitted quantizer of any origin: its codebooks, and how it chooses codes.
 
-    Where they are there, an index also uses ``n_jobs`` (an attribute, the number of threads) and the keyword argument
+    If they exist, an index also uses ``n_jobs`` (an attribute, the number of threads) and the keyword argument
     ``progress`` of `encode` (a callable ``progress(stage, done, total)``).
     """
 
     @property
     def codebooks_(self) -> NDArray[np.float32]:
-        """(M, K, d), 1 ≤ M ≤ 256 and 1 ≤ K ≤ 256: a code stands for the sum of the M codewords that it names."""
+        """(M, K, d), 1 ≤ M ≤ 256 and 1 ≤ K ≤ 256: a code represents the sum of the M codewords that it names."""
 
     def encode(self, X: Any, /) -> NDArray[np.uint8]:
-        """Choose codes (n, M) for vectors (n, d) of any real type: row i holds, for each codebook, a row of it."""
+        """Choose codes (n, M) for vectors (n, d) of any real type: row i names a codeword of each codebook."""
 
 
 class Adopted(Quantizer):
-    """A quantizer of another origin, with the methods of this package's."""
+    """A quantizer of another origin, with the methods of this package's quantizers."""
 
     def __init__(self, theirs: QuantizerLike) -> None:
         self.theirs = theirs
@@ -59,7 +59,7 @@ class Adopted(Quantizer):
 
 
 def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
-    """Return a copy of a fitted quantizer for an index to keep: what becomes of the original does not change it.
+    """Return a copy of a fitted quantizer for an index to keep: later changes of the original do not affect it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
     NotFittedError
         It has no codebooks yet.
     ValueError
-        Its codebooks have another shape, or hold NaN or infinity.
+        Its codebooks have a wrong shape, or hold NaN or infinity.
     """
     if isinstance(quantizer, (type, str)) or not callable(getattr(quantizer, "encode", None)):
         raise ArgumentTypeError(
@@ -83,7 +83,7 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
     else:
         try:
             own = Adopted(copy.copy(quantizer))
-        except TypeError:  # not to be copied, such as an object of an extension module
+        except TypeError:  # cannot be copied, such as an object of an extension module
             own = Adopted(quantizer)
     if n_jobs is not None:
         own.n_jobs = n_jobs
@@ -95,7 +95,7 @@ def adopted(quantizer: QuantizerLike, n_jobs: int | None = None) -> Quantizer:
 def encoded(
     quantizer: Quantizer, X: NDArray[Any], progress: ProgressLike, lists: NDArray[np.int64] | None = None
 ) -> NDArray[np.uint8]:
-    """Encode by what `adopted` returned, in these lists if it has any; codes of somebody's subclass are checked."""
+    """Encode with what `adopted` returned, in these lists if it has any; codes from foreign subclasses are checked."""
     if lists is not None:
         encode: Callable[..., Any] = quantizer.encode
         return _checked(encode(X, lists=lists, progress=progress), quantizer.codebooks_, len(X))
@@ -103,7 +103,7 @@ def encoded(
 
 
 def _call(quantizer: QuantizerLike, X: NDArray[Any], progress: ProgressLike) -> Any:
-    """Call `encode`, with `progress` if it takes that."""
+    """Call `encode`, with `progress` if it accepts that."""
     encode: Callable[..., Any] = quantizer.encode
     try:
         parameters = inspect.signature(encode).parameters.values()

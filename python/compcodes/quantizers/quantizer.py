@@ -35,31 +35,31 @@ class NotFittedError(ValueError, AttributeError):
 class Quantizer(Estimator):
     """Vectors as sums of codewords, one from each of M codebooks.
 
-    A subclass has `fit`, which ends in setting ``codebooks_`` (M, K, d) float32, and `encode`. Everything else follows
-    from these; docs/quantizers.md shows one. A subclass of `CompositionalCodes` or of another class of this
-    package loads its own files by its own `load`; `Quantizer.load` and `Index.load` make the classes of this package,
-    and those that `register` was given. `Index` takes any object with the two members of `QuantizerLike`.
+    A subclass defines `fit`, which ends by setting ``codebooks_`` (M, K, d) float32, and `encode`. Everything else
+    follows from these; docs/quantizers.md shows an example. A subclass of `CompositionalCodes` or of another class of
+    this package loads its own files with its own `load`; `Quantizer.load` and `Index.load` create the classes of this
+    package, and those passed to `register`. `Index` accepts any object with the two members of `QuantizerLike`.
     """
 
     codebooks_: NDArray[np.float32]
     n_features_in_: int
     history_: list[dict[str, Any]]
     n_jobs: int | None = None
-    #: The metric it was trained for; None where a method has but one way to train, or the model is of elsewhere.
+    #: The metric it was trained for; None if a method has only one way to train, or the model is from elsewhere.
     metric_: str | None = None
 
-    #: The name of the method in files, of classes that are registered.
+    #: The name of the method in files, for classes that are registered.
     method: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Quantizer]]] = {}
     _selection: str = "group"
-    #: What an index of the model is divided by; None for the others.
+    #: What an index of the model is divided by; None without lists.
     _lists: _core.Lists | None = None
 
     @staticmethod
     def register(kind: Kind) -> Kind:
-        """Have files that name the ``method`` of a class loaded as this class: a decorator.
+        """Load files that name the ``method`` of a class as this class: a decorator.
 
-        The class must be one that can be made without arguments, as scikit-learn asks of estimators too.
+        It must be possible to create the class without arguments, as scikit-learn also requires of estimators.
 
         Raises
         ------
@@ -82,8 +82,8 @@ class Quantizer(Estimator):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Vectors; read a chunk at a time. Of a `dask.array` the codes are one too, with blocks (rows, M), and
-            are computed when they are asked for, each task on one thread.
+            Vectors; read a chunk at a time. For a `dask.array` the codes are one too, with blocks (rows, M), and are
+            computed on demand, each task on one thread.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -96,7 +96,7 @@ class Quantizer(Estimator):
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            `X` has another shape or dtype, or holds NaN or infinity (with the row).
+            `X` has a wrong shape or dtype, or holds NaN or infinity (with the row).
         """
         if is_dask_array(X):
             from compcodes.training.dask import encoded
@@ -110,17 +110,18 @@ class Quantizer(Estimator):
         raise NotImplementedError
 
     def decode(self, codes: ArrayLike, lists: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Sum the codewords that codes (n, M) name: the approximations, (n, d) float32.
+        """Sum the codewords of codes (n, M): the approximations, (n, d) float32.
 
-        Of a model with `centroids_`, `lists` (n,) says in which list each vector is; its centroid is part of the sum,
-        but for codes of whole vectors (``by_residual=False`` of `CompositionalCodes.from_codebooks`).
+        For a model with `centroids_`, `lists` (n,) gives the list of each vector; its centroid is part of the sum,
+        unless codes encode whole vectors (``by_residual=False`` of `CompositionalCodes.from_codebooks`).
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            Codes of another shape, or that name a codeword beyond K; lists that are missing, or are none of the model.
+            Codes with a wrong shape, or that name a codeword beyond K; lists that are missing, or that the model does
+            not have.
         """
         codebooks = self._fitted()
         codes = as_codes(codes, len(codebooks))
@@ -130,7 +131,7 @@ class Quantizer(Estimator):
         return self._lists.decode(codebooks, codes, places, self.n_jobs)
 
     def _places(self, lists: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
-        """Check the lists of n vectors, which a model with centroids takes and others do not."""
+        """Check the lists of n vectors, which a model with centroids requires and others do not accept."""
         if self._lists is None:
             if lists is not None:
                 raise ArgumentValueError("lists", "are given, but the model has no centroids_")
@@ -147,12 +148,12 @@ class Quantizer(Estimator):
     def decode_batches(
         self, codes: ArrayLike, batch_size: int = 1024, lists: ArrayLike | None = None
     ) -> Iterator[NDArray[np.float32]]:
-        """Decode a few codes at a time, where the approximations do not fit in memory at once.
+        """Decode a few codes at a time, if the approximations do not fit in memory at once.
 
         Parameters
         ----------
         codes : (n, M) uint8
-            May be a memory map: a batch of it is read at a time.
+            May be a memory map: it is read one batch at a time.
         batch_size : int, default 1024
         lists : (n,) int, optional
             As in `decode`.
@@ -167,7 +168,7 @@ class Quantizer(Estimator):
         NotFittedError
             Before `fit`.
         ValueError
-            Codes of another shape; or, when their batch comes, that name a codeword beyond K.
+            Codes with a wrong shape; or, when their batch is reached, codes that name a codeword beyond K.
 
         Examples
         --------
@@ -185,12 +186,12 @@ class Quantizer(Estimator):
 
     @property
     def n_iter_(self) -> int:
-        """How many times codes were chosen in training, as scikit-learn's tools ask: once for the start, and so on."""
+        """How many times codes were chosen in training, for scikit-learn's tools: once for the start, and so on."""
         self._fitted()
         return max(1, len(self.history_))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is ignored.
+        """Return minus the mean squared error ‖x − x̄‖² of vectors (n, d): higher is better; `y` is ignored.
 
         The measure does not depend on the loss, so models trained with different losses may be compared; for search,
         compare `evaluate.recall` instead.
@@ -212,23 +213,23 @@ class Quantizer(Estimator):
         return -float(_core.errors(codebooks, self._target(self._seen(X), lists), codes, 1.0, self.n_jobs).mean())
 
     def _assigned(self, X: NDArray[Any]) -> NDArray[np.int64] | None:
-        """The list of each vector, of a model that has lists."""
+        """Return the list of each vector, for a model that has lists."""
         return None if self._lists is None else self._lists.assign(self._seen(X), self.n_jobs)[0]
 
     def _target(self, X: NDArray[Any], lists: NDArray[np.int64] | None) -> Any:
-        """What codes are chosen for, of vectors in these lists."""
+        """Return the target that codes are chosen for, for vectors in these lists."""
         if self._lists is None or lists is None or not self._lists.by_residual:
             return X
         return _core.Target(X, self._lists.centroids, lists)
 
     def _seen(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return vectors as codes approximate them."""
+        """Return vectors in the form that codes approximate."""
         return X
 
     def error_bound(
         self, X: ArrayLike, codes: ArrayLike | None = None, lists: ArrayLike | None = None
     ) -> NDArray[np.float64]:
-        """Bound how far inner products with the approximations are off.
+        """Bound the error of inner products with the approximations.
 
         For every query q, |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖ (Property 1 of the paper). An index with
         ``residuals=True`` keeps these bounds, and can prove results with them: see `Index.search`.
@@ -240,19 +241,19 @@ class Quantizer(Estimator):
         codes : (n, M) uint8, optional
             Their codes; by default those of `encode`.
         lists : (n,) int, optional
-            Their lists, of a model with `centroids_`; by default those of `assign`.
+            Their lists, for a model with `centroids_`; by default those of `assign`.
 
         Returns
         -------
         (n,) float64
-            ‖x − x̄‖, rounded up: the inequality holds as it stands, with x̄ the float32 that `decode` returns.
+            ‖x − x̄‖, rounded up: the inequality holds exactly, with x̄ the float32 that `decode` returns.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            Arrays of another shape or dtype, or NaN or infinity in `X` (with the row).
+            Arrays of a wrong shape or dtype, or NaN or infinity in `X` (with the row).
 
         Examples
         --------
@@ -270,7 +271,7 @@ class Quantizer(Estimator):
         return _core.error_bounds(codebooks, self._target(X, places), codes, self.n_jobs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file (safetensors), replacing what is there.
+        """Write the model to a file (safetensors), replacing any existing one.
 
         Raises
         ------
@@ -283,7 +284,7 @@ class Quantizer(Estimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model from a file that `save`, or an index, or the Rust crate wrote.
+        """Read a model from a file written by `save`, by an index, or by the Rust crate.
 
         Raises
         ------
@@ -306,7 +307,7 @@ class Quantizer(Estimator):
 
     @staticmethod
     def _restore(model: _core.Model, name: str) -> Quantizer:
-        """Rebuild a model, of the registered class that made it, from what the file of that name keeps."""
+        """Rebuild a model, of the registered class that made it, from the contents of the file of that name."""
         return Quantizer._kind_of(model, name)._made_of(model, name)
 
     @staticmethod
@@ -321,7 +322,7 @@ class Quantizer(Estimator):
 
     @classmethod
     def _made_of(cls, model: _core.Model, name: str) -> Self:
-        """Rebuild a model of this class from what the file of that name keeps."""
+        """Rebuild a model of this class from the contents of the file of that name."""
         try:
             made = cls._restored(model.codebooks, model.selection, json.loads(model.parameters))
             made._follow(model)
@@ -332,7 +333,7 @@ class Quantizer(Estimator):
 
     @classmethod
     def _restored(cls, codebooks: NDArray[np.float32], selection: str, stored: dict[str, Any]) -> Self:
-        """Rebuild a model of this class; parameters that it does not know are left out."""
+        """Rebuild a model of this class; unknown parameters are ignored."""
         self = cls()
         M, K, _ = codebooks.shape
         known = self.get_params().keys() & stored.keys()
@@ -347,28 +348,28 @@ class Quantizer(Estimator):
         return self
 
     def _model(self) -> _core.Model:
-        """Return all that a file keeps."""
+        """Return everything that a file stores."""
         return _core.Model(
             self._fitted(), self._selection, parameters=self._parameters(), lists=self._lists, **self._recipe()
         )
 
     def _recipe(self) -> dict[str, Any]:
-        """How codes are chosen, as `_core.Model` takes it, so that every program encodes alike."""
+        """Return how codes are chosen, in the form of `_core.Model`, so that every program encodes alike."""
         return {}
 
     def _follow(self, model: _core.Model) -> None:
-        """Choose codes as the model of a file does: where its parameters differ, the recipe is right."""
+        """Adopt the encoding of a model from a file: if its parameters differ, the recipe is right."""
 
     def _parameters(self) -> str:
-        """What only this package reads: parameters and history, as JSON."""
+        """Return what only this package reads: parameters and history, as JSON."""
         if not isinstance(self, Quantizer._kinds.get(self.method, ())):
-            return as_json({"history": getattr(self, "history_", [])})  # loaded as `from_codebooks` would make it
+            return as_json({"history": getattr(self, "history_", [])})  # loaded like the result of `from_codebooks`
         params = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
         return as_json(params | {"method": self.method, "history": getattr(self, "history_", [])})
 
     def __copy__(self) -> Self:
-        """Return a model that later changes of this one, `fit` among them, do not touch. Arrays are shared."""
-        vars(self).setdefault("_cache", {})  # what is prepared for one is so for the other
+        """Return a model that later changes of this one, including `fit`, do not affect. Arrays are shared."""
+        vars(self).setdefault("_cache", {})  # what is prepared for one can be used for the other
         made = type(self).__new__(type(self))
         for name, value in vars(self).items():
             plain = isinstance(value, (dict, list)) and name != "_cache"
@@ -379,7 +380,7 @@ class Quantizer(Estimator):
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():  # arrays that came over a network may begin anywhere in what was received
+        for name, value in state.items():  # arrays that came over a network may be misaligned in the received buffer
             unaligned = isinstance(value, np.ndarray) and not value.flags.aligned
             vars(self)[name] = value.copy() if unaligned else value
         for name in ("codebooks_", "directions_"):
@@ -387,9 +388,9 @@ class Quantizer(Estimator):
                 vars(self)[name].flags.writeable = False  # pickles do not keep it
 
     def _prepared(self, arrays: tuple[object, ...], settings: object, make: Callable[[], Prepared]) -> Prepared:
-        """Return what `make` makes for encoding with these arrays and settings: made once, for copies of the model too.
+        """Return what `make` prepares for encoding with these arrays and settings: once, also for copies.
 
-        Arrays are told apart by identity: they are read-only, and may be replaced.
+        Arrays are distinguished by identity: they are read-only, and may be replaced.
         """
         cache: dict[str, tuple[tuple[object, ...], object, Prepared]] = vars(self).setdefault("_cache", {})
         known = cache.get("encoder")
@@ -417,7 +418,7 @@ def _encoded(quantizer: Quantizer, X: NDArray[Any], lists: NDArray[np.int64] | N
 
 
 def as_json(parameters: dict[str, Any]) -> str:
-    """Parameters as files keep them: without seeds, arrays and objects, which are no plain numbers or names."""
+    """Return parameters as files store them: without seeds, arrays and objects, which are not numbers or names."""
     kept = {}
     for name, value in parameters.items():
         try:

@@ -21,18 +21,18 @@ __all__ = ["ResidualQuantizer"]
 
 @Quantizer.register
 class ResidualQuantizer(Quantizer):
-    """Each codebook by k-means of the residuals that earlier codebooks leave; codes by beam search.
+    """Each codebook by k-means of the residuals of the earlier codebooks; codes by beam search.
 
     Parameters
     ----------
     n_codebooks : int, default 8
-        M, 1 to 64: the bytes of a code.
+        M, 1 to 64: the number of bytes of a code.
     n_codewords : int, default 256
         K, 2 to 256.
     beam : int, default 5
         Width of the beam, in training and encoding: how many partial codes are kept.
     max_iter : int, default 25
-        The most iterations of k-means for a codebook.
+        The most iterations of k-means per codebook.
     random_state, n_jobs
         As in `ProductQuantizer`.
 
@@ -43,7 +43,7 @@ class ResidualQuantizer(Quantizer):
     history_ : list of dict
         "iteration" and "objective": the mean squared error of the training vectors with one codebook, two, and so on.
     n_features_in_ : int
-        d.
+        The length d of the vectors.
 
     Examples
     --------
@@ -77,16 +77,16 @@ class ResidualQuantizer(Quantizer):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Training vectors. Of more than 256 · K of them a random sample is used.
+            Training vectors. If there are more than 256 · K, a random sample is used.
         y : ignored
-            Taken as scikit-learn's pipelines pass it.
+            Accepted for scikit-learn's pipelines.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
         Returns
         -------
         ResidualQuantizer
-            Itself. After an error or Ctrl-C the model is as it was before.
+            Itself. After an error or Ctrl-C the model is unchanged.
 
         Raises
         ------

@@ -24,7 +24,7 @@ __all__ = ["SubspaceQuantizer", "edges", "kmeans", "rotated_back", "spans"]
 class SubspaceQuantizer(Quantizer):
     """A quantizer of M codebooks, each in a subspace of its own; see `ProductQuantizer` for parameters.
 
-    The nearest codeword of each subspace then is the best code.
+    The nearest codeword in each subspace is then the best code.
     """
 
     _known: tuple[Floats, tuple[list[int], Floats | None]] | None = None
@@ -49,16 +49,16 @@ class SubspaceQuantizer(Quantizer):
         Parameters
         ----------
         X : (n, d) array of any real type
-            Training vectors, d ≥ M. Of more than 256 · K of them a random sample is used.
+            Training vectors, d ≥ M. If there are more than 256 · K, a random sample is used.
         y : ignored
-            Taken as scikit-learn's pipelines pass it.
+            Accepted for scikit-learn's pipelines.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
         Returns
         -------
         Quantizer
-            Itself. After an error or Ctrl-C the model is as it was before.
+            Itself. After an error or Ctrl-C the model is unchanged.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class SubspaceQuantizer(Quantizer):
         return self
 
     def _learn(self, X: Floats, seed: int, report: Report | None) -> tuple[Floats, list[float]]:
-        """Codebooks (M, K, d) and the objective after each iteration."""
+        """Return codebooks (M, K, d) and the objective after each iteration."""
         raise NotImplementedError
 
     def _encode(self, X: NDArray[Any], report: Report | None) -> NDArray[np.uint8]:
@@ -100,7 +100,7 @@ class SubspaceQuantizer(Quantizer):
         return _core.SubspaceEncoder.of(codebooks, *self._subspaces())
 
     def _subspaces(self) -> tuple[list[int], Floats | None]:
-        """Dimensions of each subspace, and a basis of them all; found once, and kept in files."""
+        """Return the dimensions of each subspace, and a basis of them all; found once, and stored in files."""
         codebooks = self._fitted()
         if self._known is None or self._known[0] is not codebooks:
             self._known = (codebooks, self._span(codebooks))
@@ -118,7 +118,7 @@ class SubspaceQuantizer(Quantizer):
 
 
 def edges(d: int, M: int) -> list[tuple[int, int]]:
-    """First dimension of each subspace, and the one after its last. Where M does not divide d, the first are larger."""
+    """Return the first dimension of each subspace, and the end. If M does not divide d, the first ones are larger."""
     sizes = [d // M + (m < d % M) for m in range(M)]
     return list(itertools.pairwise([0, *itertools.accumulate(sizes)]))
 
@@ -126,7 +126,7 @@ def edges(d: int, M: int) -> list[tuple[int, int]]:
 def kmeans(
     X: Floats, M: int, K: int, max_iter: int, seed: int, n_jobs: int | None, report: Report | None
 ) -> tuple[list[Floats], list[float]]:
-    """k-means in each of M runs of consecutive dimensions: their codewords (K, d_m), and the objective by iteration."""
+    """Run k-means in each of M runs of consecutive dimensions: codewords (K, d_m), and the objective by iteration."""
     words, histories = [], []
     for m, ((first, last), own_seed) in enumerate(zip(edges(X.shape[1], M), seeds(seed, M), strict=True)):
         centroids, objectives = _core.kmeans(X[:, first:last], K, max_iter, own_seed, n_jobs, within(report, m, M))
@@ -137,16 +137,16 @@ def kmeans(
 
 
 def rotated_back(words: list[Floats] | list[Doubles], rotation: Doubles) -> Doubles:
-    """Codebooks (M, K, d) whose codewords are `words` (K, d_m) in dimensions of X · `rotation`."""
+    """Return codebooks (M, K, d) whose codewords are `words` (K, d_m) in dimensions of X · `rotation`."""
     parts = zip(words, edges(rotation.shape[1], len(words)), strict=True)
     return np.stack([book @ rotation[:, first:last].T for book, (first, last) in parts])
 
 
 def spans(codebooks: Floats) -> tuple[list[int], Floats]:
-    """Dimensions of what each codebook spans about its mean, and orthonormal bases of all of it (d, Σ d_m).
+    """Return the dimensions of each codebook's span about its mean, and orthonormal bases of all spans (d, Σ d_m).
 
-    Nearness to a codeword needs nothing of a vector but its part there. So codebooks alone say how to encode, wherever
-    they come from.
+    Which codeword is nearest depends only on the vector's part in that span. So the codebooks alone determine how to
+    encode, wherever they come from.
     """
     bases = []
     for book in codebooks.astype(np.float64):

@@ -1,4 +1,4 @@
-"""Building a sharded index of vectors that no memory holds: shard by shard, and on from where it was interrupted."""
+"""Building a sharded index of vectors that fit in no memory: shard by shard, resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Rows:
 
     shape: tuple[int, int]
     name: str
-    """Tells them from others: an interrupted build goes on only with the same."""
+    """Identifies the source: an interrupted build only resumes with the same one."""
     between: Callable[[int, int], Any]
-    """What has blocks for some rows, to be passed to a worker."""
+    """Returns an object that has blocks for a range of rows, to be passed to a worker."""
 
 
 def rows_of(X: Any) -> Rows:
-    """Take an array, files, or an array of Dask."""
+    """Return an array, files, or a Dask array as rows to read."""
     if isinstance(X, Files):
         known = {piece.path: state_of(piece.path) for piece in X.pieces()}
         parts = [(p.path, known[p.path], p.first, p.last, p.rows, p.column) for p in X.pieces()]
@@ -61,7 +61,7 @@ def rows_of(X: Any) -> Rows:
     X = as_vectors(X, "X")
     digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
     step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
-    for first in range(0, len(X), step):  # all of them: it takes far less time than to encode them
+    for first in range(0, len(X), step):  # all of them: this takes far less time than encoding them
         digest.update(np.ascontiguousarray(X[first : first + step]).tobytes())
     return Rows(X.shape, f"array {digest.hexdigest()[:16]}", lambda a, b: [X[a:b]])
 
@@ -84,18 +84,18 @@ def add_all(
     report: Callable[[int, int], object] | None,
     names: NDArray[np.int64] | list[Any] | None = None,
 ) -> None:
-    """Add what is not there yet of `n_shards` shards, each of a run of rows, whose numbers are the ids by default."""
+    """Add the missing shards of `n_shards`, each a run of rows, whose numbers are the ids by default."""
     n = rows.shape[0]
     if names is not None:
         digest = hashlib.sha256(repr(names).encode() if isinstance(names, list) else names.tobytes())
         rows = replace(rows, name=f"{rows.name} ids {digest.hexdigest()[:16]}")
-    n_shards = max(1, min(n_shards, n))  # none is empty that need not be
+    n_shards = max(1, min(n_shards, n))  # no shard is empty unless it must be
     bounds = [n * i // n_shards for i in range(n_shards + 1)]
     sources = {(a, b): f"{rows.name} rows {a} to {b} of {n}" for a, b in itertools.pairwise(bounds)}
     have = {shard.source for shard in index.shards}
     if others := have - set(sources.values()):
         raise other_shards(index.path, str(others.pop()))
-    state = [index._opened]  # as of the last shard that was added
+    state = [index._opened]  # the next id after the last shard that was added
 
     def left() -> dict[tuple[int, int], str]:
         have = {shard.source for shard in state[0].manifest.shards}
@@ -111,7 +111,7 @@ def add_all(
                 state[0],
                 path,
                 source,
-                # Ids that were given are meant as they are; keys have numbers of their own.
+                # Ids that were given are used unchanged; keys have numbers of their own.
                 run[0] if names is None or index.has_keys else 0,
                 "X" if names is None else "ids",
                 order=list(sources.values()),
@@ -144,7 +144,7 @@ def add_all(
             run, source, task = tasks[i]
             add(run, source, folder / workers.gather([task])[0])
 
-    again(on_workers)  # what is left of it
+    again(on_workers)  # the remainder
 
 
 def names_of(ids: Any, n: int, keyed: bool) -> NDArray[np.int64] | list[Any] | None:
@@ -153,7 +153,7 @@ def names_of(ids: Any, n: int, keyed: bool) -> NDArray[np.int64] | list[Any] | N
         if keyed:
             raise ArgumentValueError("ids", "is None: give a key for each vector, since keys is True")
         return None
-    given = Names(keyed).given(ids, n)  # as the core takes them
+    given = Names(keyed).given(ids, n)  # in the form the core takes
     if isinstance(given, list):
         values: Any = listed(ids)
         seen, again = set(), None
@@ -175,7 +175,7 @@ def names_of(ids: Any, n: int, keyed: bool) -> NDArray[np.int64] | list[Any] | N
 
 
 def _write_there(version: str, folder: Path, model: str, first: int, names: Any, *blocks: Any) -> str:
-    """Write a shard, on a worker; returns the name of the file."""
+    """Write a shard, on a worker; return the name of the file."""
     same_version(version)
     if not (folder / model).exists():
         raise FileNotFoundError(
@@ -193,7 +193,7 @@ def _write(
     vectors: tuple[int, Any],
     names: Any = None,
 ) -> Path:
-    """Write an index of some vectors, from a row of the whole on, to a new file in the folder; `names` are theirs."""
+    """Write an index of some vectors, starting at a row of the whole, to a new file; `names` are their names."""
     index = Index.load(folder / model, n_jobs)
     start, source = vectors
     blocks: Iterable[Any] = source.blocks() if isinstance(source, _OfFiles) else source
@@ -202,7 +202,7 @@ def _write(
         step = max(1, CHUNK // max(1, array.shape[1] * array.itemsize))
         for first in range(0, len(array), step):
             chunk, row = array[first : first + step], start + len(index)
-            with np.errstate(over="ignore"):  # an error names the row of the whole
+            with np.errstate(over="ignore"):  # an error names the row in the whole
                 check_rows("X", chunk.astype(np.float32, copy=False), np.arange(row, row + len(chunk)))
             index.add(chunk, None if names is None else names[len(index) : len(index) + len(chunk)])
             if report is not None:

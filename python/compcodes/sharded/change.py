@@ -20,12 +20,12 @@ from compcodes.sharded.opened import Known, Opened, numbers, open_shards, opened
 __all__ = ["ENDING", "LARGEST", "compact", "other_shards", "refuse_begun", "refuse_shard", "remove", "take"]
 
 LARGEST = 2**63 - 1
-"""The largest id that there can be."""
+"""The largest possible id."""
 ENDING = ".compcodes"
 
 
 def refuse_shard(manifest: Manifest, shard: _core.Index, name: str) -> None:
-    """Refuse a shard whose codes are of another model than the index, or of other settings."""
+    """Reject a shard whose codes belong to a model, or whose settings, other than those of the index."""
     for what, have, want in _differences(manifest, shard):
         if what == "fingerprint":
             raise ArgumentValueError(
@@ -39,7 +39,7 @@ def refuse_shard(manifest: Manifest, shard: _core.Index, name: str) -> None:
 
 
 def refuse_begun(manifest: Manifest, own: _core.Index, path: Path) -> None:
-    """Refuse to go on with a folder that was begun with another model, or with other settings, than are given now."""
+    """Refuse to continue with a folder that was begun with another model or other settings than are given now."""
     begun = f"the index in {os.fspath(path)!r} was begun with"
     for what, have, want in _differences(manifest, own):
         if what == "fingerprint":
@@ -55,7 +55,7 @@ def refuse_begun(manifest: Manifest, own: _core.Index, path: Path) -> None:
 
 
 def _differences(manifest: Manifest, index: _core.Index) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what differs between an index and what the manifest says: its name, and both values."""
+    """Yield the differences between an index and the manifest: name, and both values."""
     model = index.model()
     names = ("keys", "lists", "fingerprint", "metric", "scale", "exact_norms", "residuals")
     name, divided = fingerprint(model.codebooks, model.lists), manifest.n_lists is not None
@@ -73,17 +73,17 @@ def take(
     argument: str = "shard",
     order: list[str] | None = None,
 ) -> Opened:
-    """Add a finished file, which is renamed, as a shard: at the end, or in the order of their sources.
+    """Add a finished file, by renaming it, as a shard: at the end, or in the order of their sources.
 
-    `before` is a version that is open already; returns the new one. `argument` is what the user gave ids by, or the
-    vectors that get some.
+    `before` is a version that is already open; returns the new one. `argument` is the user's argument that gives the
+    ids, or the vectors that get some.
     """
     index, size, crc = _core.Index.load(os.fspath(path), True), path.stat().st_size, crc_of(path)
 
     def made(current: Manifest) -> Manifest:
         refuse_shard(current, index, os.fspath(path))
         own = numbers(index)
-        # Keys name vectors; numbers are only to be others than those of all shards.
+        # Keys identify vectors; their numbers only need to differ from those of all shards.
         by_position = current.keys or bool((own == np.arange(len(own))).all())
         first = (current.next_id if by_position else 0) if first_id is None else first_id
         if first > LARGEST and first_id is None:
@@ -108,7 +108,7 @@ def take(
         if order is not None:
             place: dict[str | None, int] = {source: at for at, source in enumerate(order)}
             for shard in shards:
-                if shard.source not in place:  # another process added it meanwhile
+                if shard.source not in place:  # another process has added it in the meantime
                     raise other_shards(folder, shard.source or shard.file)
             shards.sort(key=lambda shard: place[shard.source])
         os.replace(path, folder / name)
@@ -118,7 +118,7 @@ def take(
 
 
 def _changed(folder: Path, before: Opened | None, change: Callable[[Manifest], Manifest]) -> Opened:
-    """Make a new version of the folder, if it can be opened; returns it. What `before` has open is not opened again."""
+    """Make a new version of the folder, if it can be opened; return it. Files that `before` has open are reused."""
     new: list[Opened] = []
 
     def made(current: Manifest | None) -> Manifest:
@@ -142,7 +142,7 @@ def other_shards(folder: Path, source: str) -> ArgumentValueError:
 
 
 def _check_first(index: _core.Index, first: int) -> None:
-    """Refuse what a reader would: ids beyond int64, if only those of vectors that were removed."""
+    """Reject what a reader would: ids beyond int64, even if only those of vectors that were removed."""
     try:
         _core.Shards([index], [first], [np.zeros(0, np.int64)])
     except (ValueError, OverflowError):
@@ -155,7 +155,7 @@ def _check_first(index: _core.Index, first: int) -> None:
 def _refuse_known(
     folder: Path, before: Opened, names: NDArray[np.int64] | list[str], first: int, argument: str
 ) -> None:
-    """Refuse ids or keys that are there already, in terms of what the user gave; `first` is in the ids."""
+    """Reject ids or keys that already exist, in terms of the user's arguments; `first` is included in the ids."""
     found = opened(folder, before).shards.find(names)
     if not (found >= 0).any():
         return
@@ -170,7 +170,7 @@ def _refuse_known(
 
 
 def remove(folder: Path, before: Opened, names: ArrayLike, n_jobs: int | None) -> tuple[Opened, int]:
-    """Note as removed the vectors with these names; returns the new version, and how many there were."""
+    """Record the removal of the vectors with these names; return the new version, and how many there were."""
     count = [0]
 
     def made(current: Manifest) -> Manifest:
@@ -192,7 +192,7 @@ def remove(folder: Path, before: Opened, names: ArrayLike, n_jobs: int | None) -
 
 
 def compact(folder: Path, before: Opened, share: float, n_jobs: int | None) -> Opened:
-    """Write the shards anew of whose vectors more than a share was removed; returns the current version."""
+    """Rewrite the shards from which more than a share of the vectors was removed; return the current version."""
 
     def made(current: Manifest) -> Manifest:
         now, shards = opened(folder, before), []

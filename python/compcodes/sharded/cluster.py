@@ -1,8 +1,8 @@
 """Searching a sharded index on the workers of a Dask cluster.
 
-Each worker searches a run of neighbouring shards, and what they find is merged. How many lists a query goes through
-depends on how many vectors it may find in them, of all shards: so workers are told how many, and where the first lists
-turn out to hold fewer than k vectors, they count what is in the others.
+Each worker searches a run of neighbouring shards, and the results are merged. How many lists a query searches depends
+on how many vectors it may find in them, over all shards. So workers are told the number of lists, and if the first
+lists turn out to hold fewer than k vectors, the workers count the vectors in the others.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Floats: TypeAlias = NDArray[np.float32]
 Report: TypeAlias = Callable[[int, int], object]
 
 SHARES = 64
-"""Shares of indexes that a worker keeps open: those it was last asked for."""
+"""Shares of indexes that a worker keeps open: those requested last."""
 _OPEN: dict[tuple[str, int, int], Known] = {}
 
 
 class OnCluster:
     """The shards of a folder, searched by workers; the methods are those of `_core.Shards`.
 
-    The same worker is asked for the same run of shards each time, so that it has them open; where it is gone, another.
+    The same worker gets the same run of shards each time, since it has them open; if it is gone, another one does.
     """
 
     def __init__(self, client: Any, folder: Path, now: Opened) -> None:
@@ -85,7 +85,7 @@ class OnCluster:
         n_jobs: int | None,
         report: Report | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """Find all that score at least so much: where the results of each query begin, positions and scores."""
+        """Find all that reach a score: where the results of each query begin, positions and scores."""
         found = self._ask("search_above", queries, (floors,), (filter, exclude), report)
         rows = [np.repeat(np.arange(len(queries)), np.diff(starts)) for starts, _, _ in found]
         row = np.concatenate([np.zeros(0, np.int64), *rows])
@@ -108,7 +108,7 @@ class OnCluster:
         n_probe: int | None = None,
         recall: float | None = None,
     ) -> tuple[_core.Candidates, NDArray[np.int64]]:
-        """Find what is to be compared exactly, and where it is."""
+        """Find what should be compared exactly, and its positions."""
         n = min(n, int(self.now.starts[-1]))
         if not certify:
             positions = self.search(queries, n, filter, exclude, n_jobs, report, n_probe, recall)[1]
@@ -138,7 +138,7 @@ class OnCluster:
         report: Report | None,
         more: tuple[Any, ...] = (),
     ) -> list[Any]:
-        """Have each worker search its shards."""
+        """Let each worker search its shards."""
         for limit, name in zip(limits, ("filter", "exclude"), strict=True):
             if _is_mask(limit) and limit.shape[-1] != len(self.now.shards):
                 raise ArgumentValueError(
@@ -189,16 +189,16 @@ def _answer(
 
 
 def _merged(found: list[Placed], k: int) -> Placed:
-    """Return the k best of several searches: by score, and of equal scores the lower position."""
+    """Return the k best of several searches: by score, ties to the lower position."""
     scores, positions = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
-    # What is missing comes last even among scores of −∞.
+    # Missing results come last even among scores of −∞.
     places = np.where(positions < 0, np.iinfo(np.int64).max, positions)
     order = np.lexsort((places, -scores), axis=1)[:, :k]
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
 
 def _of_vectors(limit: Any, first: int, last: int) -> Any:
-    """Return what a filter means for some of the vectors that are not removed: of masks their part."""
+    """Return a filter restricted to some of the vectors that are not removed: the corresponding part of masks."""
     return limit[..., first:last] if _is_mask(limit) else limit
 
 
@@ -207,7 +207,7 @@ def _is_mask(limit: Any) -> bool:
 
 
 def _of_queries(limit: Any, rows: NDArray[np.int64]) -> Any:
-    """Return what a filter means for some of the queries."""
+    """Return a filter restricted to some of the queries."""
     if isinstance(limit, tuple) and len(limit) == 2:  # where the names of each query begin, and all of them
         starts, names = limit
         names = names if isinstance(names, np.ndarray) else list(names)
@@ -219,7 +219,7 @@ def _of_queries(limit: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _cuts(sizes: list[int], parts: int) -> list[slice]:
-    """Cut shards of so many vectors into runs of about the same number, none of them empty."""
+    """Cut shards of these sizes into runs of about the same total size, none of them empty."""
     if not sizes:
         return []
     parts = max(1, min(parts, len(sizes)))
@@ -233,7 +233,7 @@ def _cuts(sizes: list[int], parts: int) -> list[slice]:
 
 
 def _counting(report: Report, queries: int, live: list[tuple[int, int]]) -> Callable[[int], object]:
-    """Progress in vectors times queries, as a search on one machine has it."""
+    """Return progress in vectors times queries, as for a search on one machine."""
     sizes = [(last - first) * queries for first, last in live]
     done: list[int] = []
 

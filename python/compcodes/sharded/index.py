@@ -39,13 +39,14 @@ __all__ = ["ShardedIndex"]
 class ShardedIndex:
     """An index in several files, searched as one: `create` or `open` a folder.
 
-    The folder holds `manifest.json` and a file for each shard, an `Index` of its own as `Index.save` writes it. All
-    shards have the same model and settings. A search looks through them in order, as through one index with all their
-    vectors: the same scores and the same order, of equal scores the vector of the earlier shard first. Shards are
-    mapped into memory, so that the index may be larger than that.
+    The folder holds `manifest.json` and a file per shard, which is a complete `Index` as written by `Index.save`. All
+    shards have the same model and settings. A search covers them in order, like one index with all their vectors: with
+    the same scores and the same order, ties going to the vector of the earlier shard. Shards are mapped into memory, so
+    the index may be larger than memory.
 
-    Every change is a new version of the manifest, which takes the place of the one before at once; who has the index
-    open goes on with the version that was opened until `refresh`. Files of the last version but one are deleted.
+    Every change is a new version of the manifest, which replaces the previous one atomically; a process that has the
+    index open keeps the version it opened until `refresh`. The files of the last two versions are kept, older ones are
+    deleted.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class ShardedIndex:
             A file cannot be read.
         ValueError
             The manifest or a shard is damaged, of a later version, or a shard is not what the manifest says. Codes are
-            not gone through: see `verify`.
+            not checked: see `verify`.
         """
         return cls(path, n_jobs)
 
@@ -105,14 +106,14 @@ class ShardedIndex:
         residuals: bool = False,
         keys: bool = False,
     ) -> Self:
-        """Make an index without shards in a folder, which is made if it is not there.
+        """Make an index without shards in a folder, which is created if it does not exist.
 
         Parameters are those of `Index`.
 
         Raises
         ------
         FileExistsError
-            The folder holds an index already.
+            The folder already holds an index.
         OSError
             It cannot be written to.
         """
@@ -154,7 +155,7 @@ class ShardedIndex:
         client: Any = None,
         progress: ProgressLike = None,
     ) -> Self:
-        """Encode vectors, and write them to shards of about the same size; go on where an earlier call was interrupted.
+        """Encode vectors, and write them to shards of about equal size; resume an earlier call that was interrupted.
 
         Parameters
         ----------
@@ -164,15 +165,15 @@ class ShardedIndex:
         X : (n, d) array, `compcodes.data.Files`, or dask.array
             Vectors, read a shard at a time.
         n_shards : int, default 1
-            Files that the vectors are divided into; at most as many as there are vectors.
+            The number of files that the vectors are divided into; at most as many as there are vectors.
         metric, n_jobs, scale, exact_norms, residuals
-            As of `Index`.
+            As in `Index`.
         ids : (n,) int, optional
-            The id of each vector, by default the number of its row. With ``keys=True``: n keys.
+            The id of each vector, by default its row number. With ``keys=True``: n keys.
         keys : bool, default False
-            Vectors are named by keys, as in `Index`.
+            Vectors are identified by keys, as in `Index`.
         client : dask.distributed.Client, optional
-            Encode on its workers, which write to the folder: it must be at the same path for all of them.
+            Encode on its workers, which write to the folder: all of them must see it at the same path.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -185,7 +186,7 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            As in `Index.add`; or the folder holds an index of another model, of other settings, or of other vectors.
+            As in `Index.add`; or the folder holds an index with another model, other settings, or other vectors.
         OSError
             The folder cannot be written to.
         """
@@ -199,7 +200,7 @@ class ShardedIndex:
             Workers(client)
         with warnings.catch_warnings():
             if not is_sharded(folder):
-                warnings.simplefilter("ignore", MetricWarning)  # `create` says it
+                warnings.simplefilter("ignore", MetricWarning)  # `create` reports it
             own = Index(quantizer, metric, n_jobs, **settings)
         if rows.shape[1] != own.dimension:
             raise ArgumentValueError("X", f"has {rows.shape[1]} dimensions, the model has {own.dimension}")
@@ -224,7 +225,7 @@ class ShardedIndex:
             As in `Index.add`. By default the numbers after the largest id that there ever was. With ``keys=True``: n
             keys.
         source : str, optional
-            What the vectors are, kept in the manifest.
+            A description of the vectors, stored in the manifest.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
@@ -246,17 +247,17 @@ class ShardedIndex:
     def add_shard(
         self, shard: Index | str | os.PathLike[str], *, first_id: int | None = None, source: str | None = None
     ) -> Self:
-        """Add the vectors of an index, or of the file of one, which is copied into the folder.
+        """Add the vectors of an index, or of an index file, which is copied into the folder.
 
         Parameters
         ----------
         shard : Index or path
-            Of the same model, metric and settings.
+            It must have the same model, metric and settings.
         first_id : int, optional
-            Added to the ids of its vectors. By default, where these are 0, 1, 2, …, the number after the largest id
-            that there ever was in the sharded index; otherwise 0.
+            Added to the ids of its vectors. By default, if these are 0, 1, 2, …, the number after the largest id that
+            there ever was in the sharded index; otherwise 0.
         source : str, optional
-            What the vectors are, kept in the manifest.
+            A description of the vectors, stored in the manifest.
 
         Returns
         -------
@@ -266,7 +267,7 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            It is of another model (the fingerprints differ), metric or settings; has an id that is there already; or is
+            It has another model (the fingerprints differ), metric or settings; has an id that already exists; or is
             damaged.
         OSError
             A file cannot be read or written.
@@ -287,7 +288,7 @@ class ShardedIndex:
         try:
             try:
                 index.save(partial)
-            except ValueError as error:  # codes of a mapped file that are not those of their checksum
+            except ValueError as error:  # codes of a mapped file that do not match their checksum
                 raise ArgumentValueError("shard", f"cannot be read ({name}): {error}") from None
             self._opened = take(self.path, self._opened, partial, source, first_id, argument)
         finally:
@@ -297,25 +298,25 @@ class ShardedIndex:
     def remove(self, ids: ArrayLike) -> int:
         """Remove the vectors with these ids, or keys.
 
-        Their codes stay in the files until `compact`, and are not found.
+        Their codes stay in the files until `compact`, but are not found.
 
         Returns
         -------
         int
-            How many there were.
+            How many were removed.
 
         Raises
         ------
         ValueError
-            The index has no such id. Nothing is removed then, nor after Ctrl-C.
+            An id is not in the index. Nothing is removed in that case, nor after Ctrl-C.
         """
         self._opened, count = change.remove(self.path, self._opened, ids, self.n_jobs)
         return count
 
     def compact(self, share: float = 0.0) -> Self:
-        """Write the shards anew from which more than a `share` of the vectors was removed, without these.
+        """Rewrite the shards from which more than a `share` of the vectors was removed, leaving these out.
 
-        Searches that go on meanwhile see the version before. Shards without any vectors left go.
+        Concurrent searches see the previous version. Shards without any remaining vectors are dropped.
 
         Parameters
         ----------
@@ -335,7 +336,7 @@ class ShardedIndex:
         return self
 
     def refresh(self) -> Self:
-        """Go on with the current version of the folder; searches under way end with the one they began with."""
+        """Switch to the current version of the folder; searches under way finish with the version they began with."""
         self._opened = opened(self.path, self._opened)
         return self
 
@@ -400,39 +401,39 @@ class ShardedIndex:
         k : int, default 10
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
-            Find only these, as in `Index.search`: a mask in the order of `ids`, ids, a range of ids; or one of them for
-            each query. A `FilterWarning` says where the index has none of them.
+            Find only these, as in `Index.search`: a mask in the order of `ids`, ids, a range of ids; or one of them per
+            query. A `FilterWarning` is given if the index has none of them.
         exclude : like `filter`, optional
-            Do not find these. What the index does not have is of no account.
+            Do not find these. Ids or keys that the index does not have are ignored.
         rerank : (len(index), d) array of any real type, or callable, optional
             The vectors themselves, in the order of `ids`, of which only the candidates' rows are read; or a callable
             that is given the ids of all candidates, (m,) int64, once, and returns their vectors, (m, d). Scores are
             then exact.
         rerank_ids : (m,) int, optional
-            The id of each row of `rerank`, each once, where its rows are in another order.
+            The id of each row of `rerank`, each once, if its rows are in another order.
         n_candidates : int, optional
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         n_probe : int, optional
-            Of a model with lists: how many to go through, the best for each query of those of all shards; more where
-            these hold fewer than k vectors that may be found.
+            For a model with lists: how many to search, the best ones for each query over all shards; more if these hold
+            fewer than k vectors that may be found.
         recall : float, default 0.95
-            In the place of `n_probe`, as in `Index.search`.
+            Instead of `n_probe`, as in `Index.search`.
         certify : bool, default False
-            With `rerank`, for an index with ``residuals=True``: tell whose results are proven exact, as in
-            `Index.search`.
+            With `rerank`, for an index with ``residuals=True``: return for which queries the results are proven exact,
+            as in `Index.search`.
         client : dask.distributed.Client, optional
-            Search on its workers, each of which keeps a share of the shards open. The folder must be at the same path
-            for all of them. `rerank` is done here.
+            Search on its workers, each of which keeps a share of the shards open. All of them must see the folder at
+            the same path. `rerank` runs in this process.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error.
 
         Returns
         -------
         scores : (nq, k) float32
-            Best first; −inf where there are fewer than k vectors.
+            Best first; −inf if there are fewer than k vectors.
         ids : (nq, k) int64
-            Of equal scores that of the earlier shard comes first, and within a shard that which was added first; −1
-            where there are fewer than k vectors. Keys, for an index with keys, and None.
+            Ties go to the earlier shard, and within a shard to the vector that was added first; −1 if there are fewer
+            than k vectors. For an index with keys, keys and None.
         certified : (nq,) bool
             With `certify` only.
 
@@ -469,7 +470,7 @@ class ShardedIndex:
         client: Any = None,
         progress: ProgressLike = None,
     ) -> Above:
-        """Find all vectors that score at least so much for each query, in all shards and all lists.
+        """Find all vectors that reach a given score, for each query, in all shards and all lists.
 
         Parameters are those of `Index.search_above`; `client` is that of `search`.
 
@@ -478,7 +479,7 @@ class ShardedIndex:
         indptr : (nq + 1,) int64
             The results of query i are ``indptr[i]:indptr[i + 1]``.
         ids : (m,) int64
-            Best first; of equal scores that of the earlier shard comes first. Keys, for an index with keys.
+            Best first; ties go to the earlier shard. Keys, for an index with keys.
         scores : (m,) float32
 
         Raises
@@ -504,7 +505,7 @@ class ShardedIndex:
         Raises
         ------
         ValueError
-            The index has no such id.
+            An id is not in the index.
         """
         now = self._opened
         return now.shards.reconstruct(now.find(ids, self.n_jobs), self.n_jobs)
@@ -517,15 +518,15 @@ class ShardedIndex:
         OSError
             A file cannot be read.
         ValueError
-            A file is damaged: of a shard, of what is removed from it, or of the model.
+            A file is damaged: a shard, a list of removed vectors, or the model.
         """
         verify(self.path, self._opened)
         return self
 
     def empty(self) -> Index:
-        """Return an index of the same model and settings without vectors, to be filled and given to `add_shard`."""
+        """Return an empty index with the same model and settings, to be filled and passed to `add_shard`."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MetricWarning)  # said when the folder was made
+            warnings.simplefilter("ignore", MetricWarning)  # any warning was given when the folder was made
             return Index.load(self.path / self._opened.manifest.model, self.n_jobs)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -555,12 +556,12 @@ class ShardedIndex:
 
     @property
     def has_keys(self) -> bool:
-        """Whether keys name its vectors, in the place of ids."""
+        """Whether vectors are identified by keys instead of ids."""
         return self._opened.manifest.keys
 
     @property
     def dimension(self) -> int:
-        """d, of the vectors that it takes."""
+        """The length d of its vectors."""
         return self._opened.manifest.shape[2]
 
     @property
@@ -570,22 +571,22 @@ class ShardedIndex:
 
     @property
     def version(self) -> int:
-        """The version of the folder that is open: each change is one more."""
+        """The version of the folder that is open: each change increases it by one."""
         return self._opened.manifest.version
 
     @property
     def fingerprint(self) -> str:
-        """The name of the model whose codes the shards hold: a hash of its codebooks and lists."""
+        """The identity of the model whose codes the shards hold: a hash of its codebooks and lists."""
         return self._opened.manifest.fingerprint
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """What the manifest says of each shard."""
+        """The manifest's entry for each shard."""
         return self._opened.manifest.shards
 
     @property
     def metric(self) -> Metric:
-        """What scores measure."""
+        """The metric of the scores."""
         return cast(Metric, self._opened.manifest.metric)
 
     @property
@@ -595,7 +596,7 @@ class ShardedIndex:
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes kept for each vector: codes, and what metric and scale add."""
+        """Bytes kept per vector: codes, and what metric and scale add."""
         return self.empty().bytes_per_vector
 
     def __repr__(self) -> str:
@@ -608,7 +609,7 @@ class ShardedIndex:
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    """Take the path of a folder."""
+    """Return the path of a folder."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise ArgumentTypeError("path", f"is {path!r}: want the path of a folder")
     name = os.fsdecode(path)

@@ -1,7 +1,8 @@
-"""What a folder of shards holds: `manifest.json`, replaced as a whole by every change.
+"""The contents of a folder of shards: `manifest.json`, replaced as a whole by every change.
 
 A reader sees the manifest of one version or that of the next, never a mixture. Files that a manifest names are never
-written again; those of the version before the current one are kept, so that who has read the manifest finds its files.
+modified; those of the version before the current one are kept, so that a process that has read that manifest finds its
+files.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ MANIFEST = "manifest.json"
 FORMAT = "compcodes-shards"
 FORMAT_VERSION = 1
 DIVIDED_OR_KEYED = 2
-"""The version of folders whose vectors are in lists or have keys, of which earlier releases know nothing."""
+"""The version of folders whose vectors are in lists or have keys, which earlier releases do not support."""
 STALE = 3600.0
-"""Seconds after which an unfinished file, which nobody has written to meanwhile, was left by a process that is gone."""
+"""Seconds after which an unfinished file without further writes is considered left over from a dead process."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class Shard:
     file: str
     """Name of the index file in the folder."""
     vectors: int
-    """How many it holds, removed ones too."""
+    """The number of vectors it holds, including removed ones."""
     first_id: int
-    """What is added to the ids in the file."""
+    """The offset added to the ids in the file."""
     lowest_id: int
-    """Of the vectors it holds; −1 of none, as the highest."""
+    """The lowest id of its vectors; −1 if there are none, as for the highest."""
     highest_id: int
     bytes: int
     """Size of the file."""
@@ -55,9 +56,9 @@ class Shard:
     """Name of a .npy file with the positions of removed vectors, (r,) int64, ascending."""
     n_removed: int = 0
     source: str | None = None
-    """What a build made it of, so that an interrupted one goes on after it."""
+    """What a build made it from, so that an interrupted build can resume after it."""
     removed_crc32: int | None = None
-    """Checksum of the file of what is removed; earlier releases wrote none."""
+    """Checksum of the file of removed positions; earlier releases wrote none."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Manifest:
 
     version: int
     fingerprint: str
-    """Of the model whose codes all shards hold: see `fingerprint`."""
+    """The fingerprint of the model whose codes all shards hold: see `fingerprint`."""
     model: str
     """Name of the model's file in the folder."""
     shape: tuple[int, int, int]
@@ -79,11 +80,11 @@ class Manifest:
     """Above every id that there ever was."""
     shards: tuple[Shard, ...] = ()
     n_lists: int | None = None
-    """Of a model with lists, how many."""
+    """The number of lists, if the model has lists."""
     keys: bool = False
-    """Whether keys name the vectors."""
+    """Whether vectors are identified by keys."""
     previous: tuple[str, ...] = ()
-    """Files of the version before, which its readers may still open."""
+    """Files of the previous version, which its readers may still open."""
 
     def files(self) -> set[str]:
         """Return the names of all files that it needs."""
@@ -92,12 +93,12 @@ class Manifest:
 
     @property
     def settings(self) -> tuple[str, bool, bool, bool]:
-        """What an index of it measures and keeps."""
+        """Return what an index with this manifest measures and keeps."""
         return self.metric, self.scale, self.exact_norms, self.residuals
 
 
 def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None) -> str:
-    """Name codebooks (M, K, d), and lists, by a hash of their bytes: codes of others are sums of other codewords."""
+    """Identify codebooks (M, K, d), and lists, by a hash of their bytes: other codebooks give codes another meaning."""
     digest = hashlib.sha256(repr(codebooks.shape).encode())
     digest.update(np.ascontiguousarray(codebooks, dtype="<f4").tobytes())
     if lists is not None:
@@ -111,7 +112,7 @@ def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None
 
 
 def crc_of(path: Path) -> int:
-    """Checksum of a file."""
+    """Return the checksum of a file."""
     crc = 0
     with path.open("rb") as file:
         while piece := file.read(1 << 22):
@@ -127,7 +128,7 @@ def read(folder: Path) -> Manifest:
     OSError
         It cannot be read.
     ValueError
-        It is none, or of a later version of the format.
+        It is not a manifest, or is of a later version of the format.
     """
     path = folder / MANIFEST
     if folder.is_file():
@@ -199,7 +200,7 @@ def _refuse_negative(name: str, value: Any, most: int = 2**63 - 1) -> None:
 
 
 def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manifest:
-    """Replace the manifest by what `change` makes of the current one, None where there is none yet.
+    """Replace the manifest by what `change` makes of the current one, which is None if there is none yet.
 
     Writers take turns. `change` may rename finished files into the folder; after an error they are deleted.
     """
@@ -210,14 +211,14 @@ def commit(folder: Path, change: Callable[[Manifest | None], Manifest]) -> Manif
         except BaseException:
             if current is not None:
                 with contextlib.suppress(OSError, ValueError):
-                    _tidy(folder, read(folder))  # the new one, if the error came after it took its place
+                    _tidy(folder, read(folder))  # the new one, if the error came after it was put in place
             raise
         _tidy(folder, made)
     return made
 
 
 def _committed(folder: Path, current: Manifest | None, made: Manifest) -> Manifest:
-    """Write the manifest, which takes the place of the current one."""
+    """Write the manifest, which replaces the current one."""
     version = 0 if current is None else current.version + 1
     made = replace(made, version=version, previous=tuple(sorted(current.files())) if current else ())
     more = {"n_lists": made.n_lists, "keys": made.keys}
@@ -245,7 +246,7 @@ def _committed(folder: Path, current: Manifest | None, made: Manifest) -> Manife
 
 
 def sync(folder: Path) -> None:
-    """Have renames in the folder survive a power cut, where the system can."""
+    """Make renames in the folder survive a power cut, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -267,10 +268,10 @@ def _tidy(folder: Path, manifest: Manifest) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers out; the lock of a process that dies is free."""
+    """Keep other writers out; the lock of a process that dies is released."""
     try:
         import fcntl
-    except ImportError:  # where there is none, one process at a time may write
+    except ImportError:  # without it, only one process may write at a time
         yield
         return
     with (folder / ".lock").open("a") as file:

@@ -31,22 +31,22 @@ class Opened:
 
     manifest: Manifest
     removed: tuple[NDArray[np.int64], ...]
-    """Of each shard the positions that are removed."""
+    """The positions that are removed from each shard."""
     shards: _core.Shards
     known: Known
 
     @property
     def names(self) -> Names:
-        """Return how its vectors are named."""
+        """Return how its vectors are identified."""
         return Names(self.manifest.keys)
 
     def named(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the ids of the vectors at positions of any shape, −1 for −1; or their keys."""
+        """Return the ids of the vectors at positions of any shape, with −1 for −1; or their keys."""
         names = self.names.read(self.shards.names(np.ravel(positions)), positions.shape)
         return names.reshape(positions.shape)
 
     def find(self, names: ArrayLike, n_jobs: int | None = None) -> NDArray[np.int64]:
-        """Return the positions of vectors with these names, all of which must be there."""
+        """Return the positions of vectors with these names, all of which must exist."""
         wanted = self.names.given(names, None)
         found = self.shards.find(wanted, n_jobs)
         if (found < 0).any():
@@ -58,13 +58,13 @@ class Opened:
         return found
 
     def contains(self, name: int | str) -> bool:
-        """Tell whether there is a vector of this name, written as the core takes it."""
+        """Tell whether there is a vector of this name, in the form the core takes."""
         one: Any = [name] if isinstance(name, str) else np.array([name], np.int64)
         return bool(self.shards.find(one)[0] >= 0)
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Return how many vectors there are before each shard, and in all; removed ones too."""
+        """Return how many vectors there are before each shard, and in all, including removed ones."""
         return np.cumsum([0] + [shard.vectors for shard in self.manifest.shards])
 
 
@@ -83,7 +83,7 @@ def opened(folder: Path, before: Opened | None = None) -> Opened:
         try:
             return Opened(manifest, *open_shards(folder, manifest, slice(None), before.known if before else {}))
         except FileNotFoundError:
-            # Two versions came meanwhile, and took the files away.
+            # Two versions were made in the meantime, and the files were deleted.
             if manifests.read(folder).version == manifest.version:
                 raise
 
@@ -91,7 +91,7 @@ def opened(folder: Path, before: Opened | None = None) -> Opened:
 def open_shards(
     folder: Path, manifest: Manifest, some: slice, known: Known
 ) -> tuple[tuple[NDArray[np.int64], ...], _core.Shards, Known]:
-    """Map some of the shards, a slice of them, as one searched whole; with the positions removed from each."""
+    """Map some of the shards, a slice of them, as one searchable whole; with the positions removed from each."""
     shards, now = manifest.shards[some], Known()
     removed = tuple(_removed(folder, shard) for shard in shards)
     for shard in shards:
@@ -109,12 +109,12 @@ def open_shards(
     if now:
         offsets = [shard.first_id for shard in shards]
         return removed, _core.Shards(list(now.values()), offsets, list(removed)), now
-    empty = _core.Index.load(os.fspath(folder / manifest.model), False)  # stands for no shards
+    empty = _core.Index.load(os.fspath(folder / manifest.model), False)  # represents no shards
     return (), _core.Shards([empty], [0], [np.zeros(0, np.int64)]), now
 
 
 def numbers(index: _core.Index) -> NDArray[np.int64]:
-    """Return the ids of an index, also where it has keys."""
+    """Return the ids of an index, even if it has keys."""
     alone = _core.Shards([index], [0], [np.zeros(0, np.int64)])
     return alone.numbers(alone.positions())
 
@@ -140,7 +140,7 @@ def verify(folder: Path, now: Opened) -> None:
 
 def _verify(folder: Path, manifest: Manifest) -> None:
     path = folder / manifest.model
-    model = _core.Index.load(os.fspath(path), False)  # which looks at the checksums that are in it
+    model = _core.Index.load(os.fspath(path), False)  # which checks the checksums in it
     name = manifests.fingerprint(model.model().codebooks, model.model().lists)
     lists = model.model().lists
     have = name, model.model().codebooks.shape, None if lists is None else len(lists), model.settings()

@@ -1,4 +1,4 @@
-"""Searching a sharded index: the shards of one version, here or on a cluster, and then exact scores of the best."""
+"""Searching a sharded index: the shards of one version, here or on a cluster, then exact scores of the best."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def search(
     n_jobs: int | None,
     progress: ProgressLike,
 ) -> Found:
-    """Answer `ShardedIndex.search` by the version that is open."""
+    """Answer `ShardedIndex.search` with the version that is open."""
     dim = now.manifest.shape[2]
     queries, k = as_queries(Q, dim), as_count("k", k)
     n_candidates = count_candidates(k, n_candidates, rerank, rerank_ids)
@@ -65,7 +65,7 @@ def search(
         vectors = as_vectors(rerank, "rerank", dim)
         row_ids = now.names.given(rerank_ids, len(vectors), "rerank_ids")
     else:
-        # Of an array or of files only the candidates' rows are read.
+        # Only the candidates' rows of an array or of files are read.
         rows: Any = rerank if isinstance(rerank, Files) else as_vectors(rerank, "rerank", dim)
         if len(rows) != len(now.shards):
             raise ArgumentValueError(
@@ -75,7 +75,7 @@ def search(
             )
         chosen = _among_live(now, places)
         vectors = as_vectors(rows[chosen], "rerank", dim)
-        with np.errstate(over="ignore"):  # an error names the row of the whole
+        with np.errstate(over="ignore"):  # an error names the row in the whole
             check_rows("rerank", vectors.astype(np.float32, copy=False), chosen)
     scores, found, certified = candidates.rerank(queries, k, vectors, row_ids, n_jobs, report)
     names = now.names.read(found, scores.shape)
@@ -94,7 +94,7 @@ def above(
     n_jobs: int | None,
     progress: ProgressLike,
 ) -> Above:
-    """Answer `ShardedIndex.search_above` by the version that is open."""
+    """Answer `ShardedIndex.search_above` with the version that is open."""
     queries = as_queries(Q, now.manifest.shape[2])
     floors, report = as_floors(score, len(queries)), staged(progress, "search")
     limits = as_limits(now.manifest.keys, filter, exclude, len(queries))
@@ -104,7 +104,7 @@ def above(
 
 
 def _where(folder: Path, now: Opened, client: Any) -> _core.Shards | OnCluster:
-    """Return what searches."""
+    """Return the object that searches."""
     if client is None:
         return now.shards
     from compcodes.sharded.cluster import OnCluster
@@ -113,6 +113,6 @@ def _where(folder: Path, now: Opened, client: Any) -> _core.Shards | OnCluster:
 
 
 def _among_live(now: Opened, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where positions that ascend, counted through all shards, are among those that are not removed."""
+    """Return ascending positions, numbered through all shards, renumbered among those that are not removed."""
     gone = [removed + start for removed, start in zip(now.removed, now.starts, strict=False)]
     return positions - np.searchsorted(np.concatenate(gone), positions) if gone else positions

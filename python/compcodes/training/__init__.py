@@ -1,1 +1,1 @@
-"""Learning codebooks: the training loop, the losses and encoders it takes, and how their parameters are chosen."""
+"""Learning codebooks: the training loop, its losses and encoders, and how their parameters are chosen."""

@@ -1,4 +1,4 @@
-"""Training on what Dask holds: arrays, lists of delayed blocks, and columns of data frames.
+"""Training on data held by Dask: arrays, lists of delayed blocks, and columns of data frames.
 
 With a `distributed.Client` the workers hold the vectors and their codes; without one this process reads the blocks.
 """
@@ -34,15 +34,15 @@ class Cluster(Workers):
         return [*self.addresses()]
 
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-        """Have a function called; of blocks that are to be read, with what is read."""
+        """Call a function; blocks that are to be read are passed as what is read."""
         if not any(isinstance(argument, _Reading) for argument in arguments):
             return super().submit(function, *arguments, worker=worker)
         from dask.base import annotate
         from dask.delayed import delayed
 
-        # Our own tasks are meant for a worker, those that blocks come from are not: `workers` of `compute`, or an
-        # annotation while it is called, would be of all of them. The user's tasks keep their names, and what was said
-        # of them, as long as anybody wants them: meant for a worker that is gone, they might be left lying.
+        # Our own tasks are pinned to a worker, those that blocks come from are not: `workers` of `compute`, or an
+        # annotation while it is called, would apply to all of them. The user's tasks keep their names and annotations
+        # as long as anybody needs them: if they were pinned to a worker that is gone, they might never run.
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         with annotate(**where):
             given = [one.task() if isinstance(one, _Reading) else one for one in arguments]
@@ -50,17 +50,17 @@ class Cluster(Workers):
         return self.client.compute(task)
 
     def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
-        """Return what stands for blocks that are read each time that they are needed."""
+        """Return a handle for blocks that are read each time they are needed."""
         return _Reading(unit, n_jobs, blocks)
 
     def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
-        """Have what stands for blocks read once, and kept on a worker."""
+        """Read blocks once, and keep them on a worker."""
         return self.submit(steps.joined, *holdings, worker=worker)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Blocks that workers read each time that they are needed."""
+    """Blocks that workers read each time they are needed."""
 
     unit: bool
     n_jobs: int | None
@@ -74,9 +74,9 @@ class _Reading:
 
 
 def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit: bool, n_jobs: int | None) -> Spread:
-    """Take blocks of vectors, each delayed or with a method `load`; `shape` is their rows and d where that is known.
+    """Take blocks of vectors, each delayed or with a method `load`; `shape` is their rows and d if known.
 
-    All of them are read once, to see that they are finite.
+    All of them are read once, to check that they are finite.
     """
     client = _client()
     engine: Engine = Here() if client is None else Cluster(client)
@@ -90,7 +90,7 @@ def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit:
     rows, dim = shape
     if not sum(rows):
         raise ArgumentValueError("X", f"has no rows in its {len(blocks)} blocks: training needs at least one vector")
-    # Of blocks without rows nothing is needed.
+    # Blocks without rows need nothing.
     some = [(one, n) for one, n in zip(held, rows, strict=True) if n]
     made = Spread(engine, tuple(one for one, _ in some), tuple(n for _, n in some), dim)
     made.check()
@@ -98,15 +98,15 @@ def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit:
 
 
 def shape_of(X: Any) -> tuple[Sequence[int], int] | None:
-    """Return how many rows the blocks of an array have, and d, if that is known."""
+    """Return the number of rows of each block of an array, and d, if known."""
     chunks = getattr(X, "chunks", None)
-    if chunks is None or any(n != n for n in (*chunks[0], X.shape[1])):  # NaN stands for what is not known
+    if chunks is None or any(n != n for n in (*chunks[0], X.shape[1])):  # NaN means unknown
         return None
     return chunks[0], X.shape[1]
 
 
 def encoded(quantizer: Quantizer, X: Any) -> Any:
-    """Encode a dask array block by block, when the codes are asked for."""
+    """Encode a dask array block by block, on demand."""
     M, _, d = quantizer._fitted().shape
     if X.ndim != 2 or X.shape[1] != d:
         problem = (
@@ -118,7 +118,7 @@ def encoded(quantizer: Quantizer, X: Any) -> Any:
     from dask.delayed import delayed
 
     model = copy.copy(quantizer)
-    model.n_jobs = 1  # as many tasks as threads are done at a time
+    model.n_jobs = 1  # as many tasks as threads run at a time
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     known = shape_of(X)
     starts = None if known is None else np.cumsum((0, *known[0]))
@@ -138,7 +138,7 @@ def _encode_block(
 ) -> NDArray[np.uint8]:
     same_version(version)
     rows = steps.block_of(block)
-    if starts is not None and block_info:  # an error names the row of the whole
+    if starts is not None and block_info:  # an error names the row in the whole
         first = int(starts[block_info[0]["chunk-location"][0]])
         with np.errstate(over="ignore"):
             check_rows("X", rows.astype(np.float32, copy=False), np.arange(first, first + len(rows)))
@@ -146,7 +146,7 @@ def _encode_block(
 
 
 def blocks_of(X: Any) -> list[Any] | None:
-    """Return the delayed blocks of what Dask holds; None of anything else."""
+    """Return the delayed blocks of a Dask object; None for anything else."""
     from dask.delayed import Delayed
 
     if isinstance(X, (list, tuple)):
@@ -164,7 +164,7 @@ def blocks_of(X: Any) -> list[Any] | None:
 
 
 def _client() -> Any:
-    """Return the client that is there, if any."""
+    """Return the current client, if any."""
     try:
         from distributed import get_client
 

@@ -13,13 +13,13 @@ from compcodes import _core
 __all__ = ["demand", "demand_by", "some_of"]
 
 QUERIES = 8000
-"""Of more queries a random part is searched."""
+"""If there are more queries, a random part is searched."""
 DEPTH = 100
 """Ranks that count."""
 
 
 def demand(X: NDArray[Any], queries: NDArray[np.float32], seed: int, n_jobs: int | None) -> NDArray[np.float64]:
-    """Sum of 1/rank over the queries that have a vector among their best 100 of `X` (n, d); (n,), 1 on average."""
+    """Sum 1/rank over the queries that have a vector among their best 100 of `X` (n, d); (n,), 1 on average."""
     queries = some_of(queries, seed)
     return demand_by(lambda k: _core.exact_search(X, queries, k, n_jobs=n_jobs)[1], len(X))
 
@@ -32,7 +32,7 @@ def some_of(queries: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
 
 
 def demand_by(search: Callable[[int], NDArray[np.int64]], n: int) -> NDArray[np.float64]:
-    """Count by rank which of `n` vectors a search finds, given how many to find: (nq, k) row numbers."""
+    """Count, weighted by rank, which of `n` vectors a search finds; `search` maps k to (nq, k) row numbers."""
     ids = search(min(DEPTH, n))
     shares = np.broadcast_to(1 / np.arange(1.0, ids.shape[1] + 1), ids.shape)
     wanted = np.bincount(ids.ravel(), weights=shares.ravel(), minlength=n)

@@ -1,4 +1,4 @@
-"""How much time training and encoding take: one word for the parameters that decide it."""
+"""How much time training and encoding take: one word for the parameters that determine it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["EFFORTS", "Effort"]
 
 
 class Effort(NamedTuple):
-    """What a word for the effort stands for."""
+    """The parameters that a word for the effort selects."""
 
     rounds: int
-    """Of local search, in encoding."""
+    """Rounds of local search, in encoding."""
     anneal: int
     """Iterations with noise."""
     max_iter: int
     """The most iterations after those."""
     alone: int
-    """The most iterations where there are none with noise."""
+    """The most iterations if there are none with noise."""
 
     def of_group(self) -> Effort:
-        """Return what each of several groups of codebooks takes."""
+        """Return the effort for each of several groups of codebooks."""
         return self._replace(anneal=self.anneal // 2, max_iter=self.max_iter // 2, alone=self.alone // 2)
 
 

@@ -1,7 +1,7 @@
-"""How codes are chosen. Finding the best code is NP-hard: the encoders trade time for nearness to it.
+"""How codes are chosen. Finding the best code is NP-hard: the encoders trade time for closeness to it.
 
-An encoder is parameters, with a name in files and a `build` that prepares it for given codebooks. One more is one more
-class with the methods of `Encoder`, and a line in `_NAMED`.
+An encoder consists of parameters, with a name in files and a `build` that prepares it for given codebooks. A new
+encoder takes one class with the methods of `Encoder`, and a line in `_NAMED`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Coder(Protocol):
         n_jobs: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64]]:
-        """Return codes that are nowhere worse than those given, and the losses (n,) before and after."""
+        """Return codes that are nowhere worse than the given ones, and the losses (n,) before and after."""
 
 
 class Encoder(Protocol):
@@ -49,10 +49,10 @@ class Encoder(Protocol):
     name: ClassVar[str]
     """Its name, in files and for `CompositionalCodes(encoder=…)`."""
     anneals: ClassVar[bool]
-    """Whether training with it gains by noise on the codebooks."""
+    """Whether training with it benefits from noise on the codebooks."""
 
     def steps(self) -> tuple[str, int]:
-        """Name and effort, as files keep them for every program."""
+        """Return name and effort, in the form stored in files for every program."""
 
     def build(
         self,
@@ -64,14 +64,14 @@ class Encoder(Protocol):
         start: tuple[str, int] | None = None,
         groups: Parts | None = None,
     ) -> Coder:
-        """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
+        """Prepare the encoder for `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
 
     def for_training(self) -> Encoder:
-        """Return the same with the effort that a pass of training takes."""
+        """Return the same encoder with the effort of a training pass."""
 
 
 class _Core:
-    """An encoder of the core, which knows it by name and effort."""
+    """An encoder of the core, identified there by name and effort."""
 
     name: ClassVar[str]
     anneals: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class _Core:
         return 0
 
     def steps(self) -> tuple[str, int]:
-        """Name and effort, as files keep them for every program."""
+        """Return name and effort, in the form stored in files for every program."""
         return self.name, self._effort()
 
     def build(
@@ -93,7 +93,7 @@ class _Core:
         start: tuple[str, int] | None = None,
         groups: Parts | None = None,
     ) -> _core.Encoder:
-        """Prepare what encodes with `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
+        """Prepare the encoder for `codebooks` (M, K, d); `start` is that of a search, by name and effort."""
         return _core.Encoder(
             codebooks,
             selection,
@@ -107,20 +107,20 @@ class _Core:
         )
 
     def for_training(self) -> Encoder:
-        """Return the same with the effort that a pass of training takes."""
+        """Return the same encoder with the effort of a training pass."""
         return self
 
 
 @dataclass(frozen=True)
 class Greedy(_Core):
-    """The paper's: at each step the codebook and codeword that leave the smallest loss."""
+    """The paper's encoder: each step takes the codebook and codeword that leave the smallest loss."""
 
     name: ClassVar[str] = "greedy"
 
 
 @dataclass(frozen=True)
 class Beam(_Core):
-    """The codebooks in turn, keeping the best partial codes: the encoder of residual quantization.
+    """Goes through the codebooks in turn, keeping the best partial codes: the encoder of residual quantization.
 
     Parameters
     ----------
@@ -139,19 +139,19 @@ class Beam(_Core):
 
 
 TRAINING_ROUNDS = 8
-"""Rounds of local search in a pass of training, which goes on from the codes of the pass before."""
+"""Rounds of local search in a training pass, which starts from the codes of the previous pass."""
 
 
 @dataclass(frozen=True)
 class LocalSearch(_Core):
-    """From a greedy code on: change a few codewords at random, let the others settle, keep what is better.
+    """Starting from a greedy code: changes a few codewords at random, lets the others settle, keeps improvements.
 
     Parameters
     ----------
     rounds : int, default 128
-        How often. Twice as many take twice the time and leave a few percent less error on average. No code is worse
-        than the greedy one. Codebooks in groups are searched group by group, from the code of a beam, in an eighth of
-        the rounds each, or a sixteenth where an error along x counts more.
+        The number of rounds. Twice as many take twice the time and leave a few percent less error on average. No code
+        is worse than the greedy one. Codebooks in groups are searched group by group, starting from a beam search, in
+        an eighth of the rounds each, or a sixteenth if an error along x counts more.
     """
 
     name: ClassVar[str] = "local-search"
@@ -165,13 +165,13 @@ class LocalSearch(_Core):
         return self.rounds
 
     def for_training(self) -> LocalSearch:
-        """Return the same with the effort that a pass of training takes."""
+        """Return the same encoder with the effort of a training pass."""
         return LocalSearch(min(self.rounds, TRAINING_ROUNDS))
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over vectors encodes with: small, so that it can be sent to where they lie."""
+    """What one pass over vectors encodes with: small, so that it can be sent to where they are."""
 
     codebooks: NDArray[np.float32]
     selection: str
@@ -180,7 +180,7 @@ class Pass:
     seed: int
 
     def build(self, n_jobs: int | None) -> Coder:
-        """Prepare it, here."""
+        """Prepare the encoder, in this process."""
         return self.encoder.build(self.codebooks, self.selection, self.objective, self.seed, n_jobs)
 
 
@@ -188,7 +188,7 @@ _NAMED: dict[str, Callable[..., Encoder]] = {kind.name: kind for kind in (Greedy
 
 
 def as_encoder(encoder: Any) -> Encoder:
-    """Take an encoder by object, by name, or as `parameters` gives it."""
+    """Return an encoder given as an object, by name, or as returned by `parameters`."""
     if isinstance(encoder, (Greedy, Beam, LocalSearch)):
         return encoder
     given = dict(encoder) if isinstance(encoder, dict) else {"name": encoder}
@@ -201,12 +201,12 @@ def as_encoder(encoder: Any) -> Encoder:
 
 
 def of(name: str, effort: int) -> Encoder:
-    """Make the encoder of which `steps` says this."""
+    """Make the encoder whose `steps` are these."""
     if name == "greedy":
         return Greedy()
     return Beam(effort) if name == "beam" else LocalSearch(effort)
 
 
 def parameters(encoder: Encoder) -> dict[str, Any]:
-    """Name and parameters, as files keep them."""
+    """Return name and parameters, in the form stored in files."""
     return {"name": encoder.name, **asdict(encoder)}  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""How codebooks are dealt to groups, and dimensions to these."""
+"""How codebooks are assigned to groups, and dimensions to the groups."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from compcodes.training.shards import Doubles, Floats
 __all__ = ["CODEWORDS", "TOGETHER", "Groups", "alone", "grouped", "splits"]
 
 TOGETHER = 64
-"""The most codebooks of a group."""
+"""The most codebooks in a group."""
 ALONE = 4096
-"""Codewords of all codebooks up to which they need no groups: 16 codebooks of 256."""
+"""Codewords over all codebooks up to which no groups are needed: 16 codebooks of 256."""
 CODEWORDS = 2048
-"""Codewords of all codebooks of a group, about: 8 codebooks of 256."""
+"""The approximate number of codewords over all codebooks of a group: 8 codebooks of 256."""
 FEW = 512
-"""The same where vectors are few."""
+"""The same if there are few vectors."""
 PER_CODEWORD = 4
-"""Vectors that a codeword of a group needs at least. Smaller groups overfit less, but find less even of vectors that
-they were not trained on: with 5 vectors a codeword, groups of 8 codebooks beat groups of 3."""
+"""The least number of vectors per codeword of a group. Smaller groups overfit less, but find less even among vectors
+that they were not trained on: with 5 vectors per codeword, groups of 8 codebooks beat groups of 3."""
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """How many codebooks each group has, how many dimensions, and the columns (d, d) that span these.
+    """The number of codebooks and dimensions of each group, and the columns (d, d) that span the groups.
 
-    `trunk` codebooks of all dimensions come before those of the groups.
+    `trunk` codebooks over all dimensions come before those of the groups.
     """
 
     members: list[int]
@@ -43,26 +43,26 @@ class Groups:
         return slice(first, first + self.sizes[group])
 
     def axes(self, group: int | None, directions: Floats | None) -> Floats:
-        """Return what a vector's dimensions of a group, or of all, are its products with, as directions stretch it."""
+        """Return axes whose products with a vector are its coordinates in a group, or in all; stretched."""
         basis = self.basis if group is None else self.basis[:, self.columns(group)]
         if directions is not None:
             basis = basis + directions.T @ (directions @ basis)
         return np.ascontiguousarray(basis)
 
     def places(self, group: int) -> slice:
-        """Return which codebooks are those of a group, after the trunk's."""
+        """Return the places of a group's codebooks, after those of the trunk."""
         first = sum(self.members[:group])
         return slice(first, first + self.members[group])
 
     def parts(self) -> tuple[list[int], list[int], Floats, int]:
-        """Return all of it as the core takes it."""
+        """Return everything in the form the core takes."""
         return self.members, self.sizes, self.basis, self.trunk
 
 
 def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
-    """Return how many groups there are; "auto" is as few as are fast, but no more than dimensions.
+    """Return the number of groups; "auto" makes as few as are fast, but no more than dimensions.
 
-    To be trained on few vectors `n`, groups are smaller.
+    If there are few training vectors `n`, groups are smaller.
     """
     if n_groups != "auto":
         count = int(n_groups)
@@ -85,16 +85,16 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n
 
 
 def alone(n_codebooks: int, n_codewords: int) -> int:
-    """Return how many codebooks a group has, about, where there are enough vectors."""
+    """Return the approximate number of codebooks per group if there are enough vectors."""
     return min(max(CODEWORDS // n_codewords, 1), n_codebooks, TOGETHER)
 
 
 def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: int) -> list[Groups]:
     """Return ways to split vectors of this covariance.
 
-    What a principal component has to say is its share of the bits of a code, if these go where they lower the squared
-    error most: half the logarithm of its variance over a level that is the same for all, and nothing below it. (Reverse
-    water-filling of normal components.)
+    The information in a principal component is its share of the bits of a code, if these are allocated to lower the
+    squared error most: half the logarithm of its variance over a level common to all, and nothing below the level.
+    (Reverse water-filling of normal components.)
 
     - Dealt out: the largest share first, always to the group that has the least so far, per codebook.
     - Runs of components, from the largest, that have equally much to say per codebook.
@@ -103,7 +103,7 @@ def splits(covariance: Doubles, n_codebooks: int, n_codewords: int, n_groups: in
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
-    # An eigenvector may come with either sign.
+    # The sign of an eigenvector is arbitrary.
     vectors = vectors * np.where(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], 0) < 0, -1, 1)
     members = [n_codebooks // n_groups + (group < n_codebooks % n_groups) for group in range(n_groups)]
     shares = _shares(values, n_codebooks * np.log2(n_codewords))
@@ -137,7 +137,7 @@ def _runs(shares: Doubles, members: list[int]) -> list[list[int]]:
     sums, count = np.cumsum(shares), len(shares)
     wanted = sums[-1] * np.cumsum(members) / sum(members)
     ends = np.searchsorted(sums, wanted[:-1] * (1 - 1e-9)) + 1
-    # At least a component each.
+    # At least one component each.
     for group, end in enumerate(ends):
         before = ends[group - 1] if group else 0
         ends[group] = min(max(end, before + 1), count - len(members) + group + 1)
@@ -145,12 +145,12 @@ def _runs(shares: Doubles, members: list[int]) -> list[list[int]]:
 
 
 def _shares(values: Doubles, bits: float) -> Doubles:
-    """Share `bits` out to components of these variances, descending."""
+    """Divide `bits` among components of these variances, descending."""
     values = np.maximum(values, max(values[0], 0.0) * 1e-12)
     if values[0] <= 0:
         return np.zeros(len(values))
     logs = np.log2(values)
-    # With the first n above the level, the level is their mean less the bits of each.
+    # With the first n above the level, the level is their mean minus the bits of each.
     counts = np.arange(1, len(logs) + 1)
     levels = np.cumsum(logs) / counts - 2 * bits / counts
     n = int(np.flatnonzero(logs > levels)[-1]) + 1

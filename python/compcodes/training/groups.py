@@ -1,17 +1,16 @@
-"""Groups of codebooks: beyond some sixteen codebooks the dimensions are split, and each part has codebooks of its own.
+"""Groups of codebooks: with more than about sixteen, the dimensions are split, and each part has its own codebooks.
 
-The equations of one group of M codebooks are of (M·K)² numbers, and its search reads as many. Groups make time and
-memory grow with the bytes of a code. What that costs is what codebooks of different groups cannot say together. Most of
-it is won back by a trunk: the first codebooks, about 8, are of all dimensions, and the groups approximate what they
-leave. In 32 bytes that found .025 to .05 more of the 10 best than groups alone, on each of six sets.
+The equations of one group of M codebooks have (M·K)² numbers, and its search reads as many. With groups, time and
+memory grow with the bytes of a code. The cost is what codebooks of different groups cannot represent jointly. Most of
+that is recovered by a trunk: the first codebooks, about 8, use all dimensions, and the groups approximate the residual.
+With 32 bytes that found .025 to .05 more of the 10 best than groups alone, on each of six data sets.
 
-How the dimensions are split matters too. Of normal data it is best to deal principal components out so that each group
-has as much to say as its codebooks can. Where vectors lie in clusters, components that tell these apart belong
-together. No rule knew which is the case, so a few splits are tried: see `splitting.best_split`.
+How the dimensions are split matters too. For normal data it is best to distribute principal components so that each
+group has as much information as its codebooks can hold. If vectors lie in clusters, components that separate these
+belong together. No rule could tell which is the case, so a few splits are tried: see `splitting.best_split`.
 
-The trunk and each group are trained like small models, for the squared error. Then the groups learn from each other,
-where an error along x counts more than others: that error is the sum of the groups' own, see
-`rust/core/src/encode/grouped.rs`.
+The trunk and each group are trained like small models, for the squared error. Then the groups are trained jointly if an
+error along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from compcodes.training.tuning import scaled
 __all__ = ["ETA", "POWER", "GroupTrainer"]
 
 ETA = 4.0
-"""How much an error along x counts while nothing is known of it."""
+"""How much an error along x counts before anything is known about it."""
 ETAS = (2.0, 4.0, 8.0)
-"""How much an error along x can count, if nothing is said. 16 was never the best of a whole set."""
+"""The candidates for how much an error along x counts, if not given. 16 was never the best for a whole data set."""
 POWER = 2.0
-"""Power of the norm that vectors are weighted by, if nothing is said: 1 to 3 were best on the sets that were tried."""
+"""Power of the norm that vectors are weighted by, if not given: 1 to 3 were best on the data sets that were tried."""
 LONGEST = float(np.finfo(np.float32).max) / 8
 """The largest norm of a vector."""
 SEARCHED = 4000
 """Vectors that are searched to choose η."""
 QUERIES = 2000
-"""For that."""
+"""Queries for that search."""
 REFINED = 2
 """Iterations over all groups for the loss along x."""
 
@@ -59,13 +58,13 @@ class GroupTrainer:
 
     whole: Trainer
     n_groups: int
-    """The trunk counts as one."""
+    """The number of groups; the trunk counts as one."""
     eta: float | None = 1.0
     """How much an error along x counts; None to choose it, by these queries or by rows."""
     queries: Floats | None = None
 
     def run(self, init: str) -> tuple[Trained, Groups, float]:
-        """Train from `init`, "residual" or "random", and return η too; codes are of no use, and left out."""
+        """Train from `init`, "residual" or "random", and return η too; codes are not needed, and left out."""
         started = time.perf_counter()
         whole, share = self.whole, -(-self.whole.n_codebooks // self.n_groups)
         assert isinstance(whole.shards, Local)
@@ -93,7 +92,7 @@ class GroupTrainer:
 
 
 def _check(vectors: Local, n_jobs: int | None) -> None:
-    """Refuse rows that a rotation, or a step of codebooks of another group, could bring beyond float32."""
+    """Reject rows that a rotation, or a step of another group's codebooks, could bring beyond float32."""
     norms = _core.norms(vectors.X, None, n_jobs)
     row = int(norms.argmax())
     if norms[row] > LONGEST:
@@ -103,7 +102,7 @@ def _check(vectors: Local, n_jobs: int | None) -> None:
 
 @dataclass
 class _AfterTrunk:
-    """Trains the groups after a trunk, with the parameters of `whole`: of what is left of its vectors."""
+    """Trains the groups after a trunk, with the parameters of `whole`, on the residuals of its vectors."""
 
     whole: Trainer
     n_groups: int
@@ -143,13 +142,13 @@ class _AfterTrunk:
         return Trained(self._assembled(groups, best), None, history), groups, eta
 
     def _weighing(self, eta: float) -> Trainer:
-        """Return the whole with a loss where an error along x counts so much."""
+        """Return the whole with a loss where an error along x counts η times."""
         return replace(self.whole, objective=replace(self.whole.objective, eta=eta))
 
     def _chosen(self, groups: Groups, words: list[Floats], codes: list[Any]) -> float:
         """Return the η that finds most of some vectors after a step for it: see `tune`, which is for one group.
 
-        Their codes are chosen anew then. Those that the step was for are better than an index gets.
+        Their codes are chosen from scratch for this. The codes that the step was for are better than an index gets.
         """
         whole, vectors = self.whole, self.rest.vectors
         n = len(vectors.X)
@@ -189,21 +188,21 @@ class _AfterTrunk:
 
     @property
     def _passes(self) -> int:
-        """Of a group over the vectors."""
+        """The number of passes of a group over the vectors."""
         return self.whole.anneal + self.whole.max_iter + 2
 
     def _tell(self, passes: int, done: int, total: int) -> None:
-        """Report so many passes, and of one more a part."""
+        """Report this many passes, plus a part of another one."""
         whole = self.n_groups * (self._passes + REFINED)
         if self.whole.report is not None:
             self.whole.report(passes * total + done, whole * total)
 
     def _part(self, groups: Groups, group: int) -> Floats:
-        """Return what the codebooks of a group are to add up to, (n, d_g)."""
+        """Return what the codebooks of a group should add up to, (n, d_g)."""
         return self.rest.rotated(self._axes(groups, group))
 
     def _axes(self, groups: Groups, group: int | None = None) -> Floats:
-        """Return what a vector's dimensions of a group, or of all, are its products with."""
+        """Return the axes whose products with a vector are its coordinates in a group, or in all groups."""
         return groups.axes(group, self.whole.objective.directions)
 
     def _trainer(self, groups: Groups, group: int) -> Trainer:
@@ -224,7 +223,7 @@ class _AfterTrunk:
         )
 
     def _update(self, state: _State) -> None:
-        """Better codebooks of all groups for the codes at hand."""
+        """Improve the codebooks of all groups for the present codes."""
         release()
         whole = self.whole
         pulls = [self._trainer(state.groups, group).pull(state.error(group)) for group in range(self.n_groups)]
@@ -240,14 +239,14 @@ class _AfterTrunk:
         state.words = joint.update(state.words, pulls, whole.ridge)
 
     def _improve(self, state: _State, iteration: int) -> None:
-        """Better codes of one group after the other, given what the others leave along the vectors."""
+        """Improve the codes of one group after the other, given what the others leave along the vectors."""
         whole = self.whole
         for group in range(self.n_groups):
             state.measure(group, state.part(group))
         for group in range(self.n_groups):
             release()
             X = state.part(group)
-            # Numbers of passes that training has not had.
+            # Pass numbers that training has not used.
             seed = _core.pass_seed(whole.seed, 2**32 + iteration * self.n_groups + group)
             coder = _core.Encoder(state.words[group], "group", whole.objective.eta, self._steps(), seed, whole.n_jobs)
             along = np.stack([state.norms, state.along_others(group)], axis=1)
@@ -257,7 +256,7 @@ class _AfterTrunk:
             state.measure(group, X)
 
     def _steps(self) -> tuple[str, int]:
-        """Return what a pass over the groups encodes with."""
+        """Return the encoder steps of a pass over the groups."""
         name, effort = self.whole.encoder.for_training().steps()
         return name, effort // 2 if name == encoders.LocalSearch.name else effort
 
@@ -301,13 +300,13 @@ class _State:
         return _core.rotated(trainer.rest.vectors.X, trainer._axes(self.groups, group), trainer.whole.n_jobs)
 
     def rows(self, rows: slice, *, rest: bool) -> Floats:
-        """Return rows of the vectors in the dimensions of the groups, or what codewords are to add up to there."""
+        """Return rows of the vectors in the dimensions of the groups, or what codewords should add up to there."""
         trainer = self.trainer
         X = trainer.rest.rows(rows) if rest else np.asarray(trainer.rest.vectors.X[rows])
         return _core.rotated(X, trainer._axes(self.groups), trainer.whole.n_jobs)
 
     def measure(self, group: int, X: Floats) -> None:
-        """Note the errors of a group, and of these the part along its vectors `X`."""
+        """Record the errors of a group, and their part along its vectors `X`."""
         trainer = self.trainer
         errors = trainer._part(self.groups, group)
         errors -= _core.decode(self.words[group], self.codes[group], trainer.whole.n_jobs)
@@ -315,7 +314,7 @@ class _State:
         self.squares[group] = np.einsum("ij,ij->i", errors, errors, dtype=np.float64)
 
     def along_others(self, group: int) -> Doubles:
-        """⟨e, x⟩ over the other groups, of each vector."""
+        """Return ⟨e, x⟩ over the other groups, for each vector."""
         along: Doubles = self.along.sum(axis=0) - self.along[group]
         return along
 

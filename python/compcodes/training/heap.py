@@ -1,7 +1,7 @@
-"""Memory that was freed, given back to the system.
+"""Returning freed memory to the system.
 
-The C library of most Linux systems keeps what is freed for what is asked for next, and the more of it the larger the
-pieces were: after a Gram matrix of 16 MB up to 32 MB for each thread, which add up in the next step of training.
+The C library of most Linux systems keeps freed memory for later allocations, and the more of it the larger the
+allocations were: after a Gram matrix of 16 MB, up to 32 MB per thread, which add up in the next step of training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["release"]
 
 
 def release() -> None:
-    """Give back what is free; where the C library has no call for that, it does so by itself."""
+    """Return free memory; if the C library has no call for that, it does so by itself."""
     trim = _trim()
     if trim is not None:
         trim(0)

@@ -1,8 +1,8 @@
 """What a worker does with the vectors that it holds: the steps of `Local`, array by array.
 
-Here nothing is known of clusters. A step takes `Held` vectors, and their codes where it has any, and returns codes,
-which stay where they are, or sums and small samples, which are sent. An encoder chooses a code by the vector and the
-seed alone, so codes are those of `Local`, whatever the partition.
+This module knows nothing about clusters. A step takes `Held` vectors, and their codes if it needs any, and returns
+codes, which stay where they are, or sums and small samples, which are sent. An encoder chooses a code by the vector and
+the seed alone, so codes equal those of `Local`, whatever the partition.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Kept: TypeAlias = Bytes | Improved
 """Codes (n, M), alone or with the Σ w·loss that `improve` found."""
 
 SMALL = 1 << 25
-"""Arrays below so many bytes are put together: each costs sums of its own."""
+"""Arrays below this many bytes are concatenated: each array costs sums of its own."""
 
 
 CHECKED = 1 << 14
-"""Rows that are looked at together."""
+"""Rows that are checked together."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Held:
     """Whether rows count as scaled to length 1."""
     n_jobs: int | None = None
     base: Base | None = None
-    """Of vectors in lists: the centroids, and the list of each row as int32."""
+    """For vectors in lists: the centroids, and the list of each row as int32."""
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
 
     def parts(self) -> Iterator[tuple[slice, Local]]:
-        """Go through the arrays: which rows each has, and how training sees them."""
+        """Yield the rows of each array, and the array as training sees it."""
         share, first = share_of_threads(), 0
         n_jobs = self.n_jobs if share is None else share
         for block in self.blocks:
@@ -68,7 +68,7 @@ class Held:
 
 
 def hold(version: str, unit: bool, n_jobs: int | None, *blocks: Any) -> Held:
-    """Take arrays as they come: of any real type, also without rows, or lists of vectors in a column."""
+    """Hold arrays of any real type, also without rows, or lists of vectors in a column."""
     same_version(version)
     arrays = [block_of(block) for block in blocks]
     dims = {array.shape[1] for array in arrays if array.shape[1]}
@@ -80,7 +80,7 @@ def hold(version: str, unit: bool, n_jobs: int | None, *blocks: Any) -> Held:
 
 
 def block_of(block: Any) -> NDArray[Any]:
-    """Take one block: an array, what loads one, or a column of vectors."""
+    """Return one block: an array, the result of a loader, or a column of vectors."""
     block = block.load() if hasattr(block, "load") and not isinstance(block, np.ndarray) else block
     values = getattr(block, "to_numpy", None)
     if np.ma.isMaskedArray(block) and np.ma.is_masked(block):
@@ -118,7 +118,7 @@ def _together(arrays: list[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
 
 
 def joined(*helds: Held) -> Held:
-    """Put several together."""
+    """Concatenate several."""
     weighted = [held.weights for held in helds if held.weights is not None]
     weights = np.concatenate(weighted) if len(weighted) == len(helds) and weighted else None
     blocks = _together([block for held in helds for block in held.blocks])
@@ -149,7 +149,7 @@ def places_at(places: NDArray[np.int32], rows: NDArray[np.int64]) -> NDArray[np.
 
 
 def placed(held: Held, centroids: Floats, eta: float, *places: NDArray[np.int32]) -> Held:
-    """Return the same with the list of each row; what centroids leave is trained on then."""
+    """Return the same vectors with the list of each row; training then uses the residuals from the centroids."""
     return replace(held, base=Base(centroids, np.concatenate(places), eta))
 
 
@@ -159,7 +159,7 @@ def size(held: Held) -> tuple[int, int]:
 
 
 def weighed(held: Held, weights: Doubles) -> Held:
-    """Return the same with weights."""
+    """Return the same vectors with weights."""
     return replace(held, weights=weights)
 
 
@@ -195,19 +195,19 @@ def nearest(held: Held, queries: Floats, k: int) -> tuple[Floats, NDArray[np.int
 
 
 def best(scores: Floats, ids: NDArray[np.int64], k: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the k best of each row: the higher score comes first, and of equal ones that which stands first."""
+    """Return the k best of each row: the higher score comes first, ties in the given order."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
 def sample(held: Held, rows: NDArray[np.int64]) -> Floats:
-    """Copy rows by position, which ascend, as float32."""
+    """Copy rows at ascending positions, as float32."""
     taken = [local.sample(own) for own, local in _among(held, rows)]
     return np.concatenate(taken) if taken else np.zeros((0, held.dim), np.float32)
 
 
 def take(held: Held, rows: NDArray[np.int64], weights: Doubles | None) -> Held:
-    """Return some rows, which ascend, as they are stored, with weights of their own."""
+    """Return some rows, at ascending positions, in their stored type, with weights of their own."""
     taken = [np.asarray(block[own]) for own, block in _blocks_among(held, rows)]
     return replace(held, blocks=_together(taken), weights=weights, base=held.base and held.base.of(rows))
 
@@ -229,24 +229,24 @@ def _among(held: Held, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int
 
 
 def codes_of(codes: Kept) -> Bytes:
-    """Return codes without the loss beside them."""
+    """Return codes without the loss stored with them."""
     return codes[0] if isinstance(codes, tuple) else codes
 
 
 def loss_of(improved: Improved) -> float:
-    """Return the loss beside codes."""
+    """Return the loss stored with codes."""
     return improved[1]
 
 
 def take_codes(codes: Kept, rows: NDArray[np.int64]) -> Bytes:
-    """Return those of some rows."""
+    """Return the codes of some rows."""
     taken: Bytes = codes_of(codes)[rows]
     return taken
 
 
 def put(codes: Kept, rows: NDArray[np.int64], own: Kept) -> Bytes:
-    """Return codes with those of some rows in their places."""
-    changed: Bytes = codes_of(codes).copy()  # what other tasks may have to start from again stays as it is
+    """Return codes in which those of some rows are replaced."""
+    changed: Bytes = codes_of(codes).copy()  # other tasks may have to start again from these, so they stay unchanged
     changed[rows] = codes_of(own)
     return changed
 
@@ -262,7 +262,7 @@ def encode(held: Held, coder: Pass) -> Bytes:
 
 
 def renewed(held: Held, coder: Pass, codes: Kept) -> Bytes:
-    """Return the better of the codes there are and new ones, row by row."""
+    """Return the better of the present codes and new ones, row by row."""
     kept: Bytes = codes_of(codes).copy()
     for rows, local in held.parts():
         kept[rows] = local.renewed(coder, kept[rows], None)
@@ -270,7 +270,7 @@ def renewed(held: Held, coder: Pass, codes: Kept) -> Bytes:
 
 
 def improve(held: Held, coder: Pass, codes: Kept) -> Improved:
-    """Return better codes where there are any, and Σ w·loss."""
+    """Return improved codes where possible, and Σ w·loss."""
     kept, total, encoder = codes_of(codes).copy(), 0.0, None
     for rows, local in held.parts():
         encoder = encoder or coder.build(local.n_jobs)
@@ -312,7 +312,7 @@ def added(*sums: Any) -> Any:
 
 
 def nothing(unknowns: int, dim: int) -> Sums:
-    """Sums of no rows."""
+    """Return the sums over no rows."""
     return np.zeros((unknowns, unknowns)), np.zeros((unknowns, dim))
 
 
@@ -350,7 +350,7 @@ def worst(held: Held, objective: Objective, codebooks: Floats, codes: Kept, coun
 
 
 def merged_worst(found: list[Worst], count: int, shape: tuple[int, int]) -> Worst:
-    """Return the worst of all: the largest error, then the lower row, comes first."""
+    """Return the worst of all: the largest error first, ties to the lower row."""
     if not found:
         return np.zeros(0), np.zeros((0, shape[0]), np.float32), np.zeros((0, shape[1]), np.uint8)
     errors, vectors, codes = (np.concatenate(arrays) for arrays in zip(*found, strict=True))

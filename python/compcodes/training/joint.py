@@ -1,8 +1,9 @@
-"""Codebooks of all groups at once: the error along x is that of the whole vector, and ties the groups together.
+"""Codebooks of all groups at once: the error along x is that of the whole vector, and couples the groups.
 
-Codebooks trained for the squared error give approximations that are too short, by a share that differs from vector to
-vector. One group after the other hardly mends it: what a group adds along x, the next ones find too long. The joint
-update does, in a few steps of conjugate gradients. Its matrix is never made: B Bᵀ P is the sum of what P decodes to.
+Codebooks trained for the squared error give approximations that are too short, by a ratio that differs from vector to
+vector. Updating one group after the other hardly corrects this: what a group adds along x is too long for the next
+ones. The joint update does, in a few steps of conjugate gradients. Its matrix is never assembled: B Bᵀ P is the sum of
+what P decodes to.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from compcodes.training.shards import Doubles, Floats
 __all__ = ["Joint"]
 
 STEPS = 8
-"""Of conjugate gradients."""
+"""Steps of conjugate gradients."""
 NUMBERS = 1 << 21
-"""Of vectors that are turned at once."""
+"""Numbers of vectors that are rotated at once."""
 
 
 class Part(Protocol):
@@ -35,7 +36,7 @@ Blocks = list[Doubles]
 
 @dataclass(frozen=True)
 class Joint:
-    """The loss Σ w (‖e‖² + β⟨e, x⟩²/‖x‖²) as a function of the codebooks of all groups, for codes at hand.
+    """The loss Σ w (‖e‖² + β⟨e, x⟩²/‖x‖²) as a function of the codebooks of all groups, for the present codes.
 
     `part` returns rows of the vectors in the groups' dimensions, (r, Σ d_g), or what codewords approximate of them.
     """
@@ -52,7 +53,7 @@ class Joint:
         """Return better codebooks (M_g, K, d_g) of each group.
 
         `pulls` are the weights of the pull of codewords to the mean of their codebook, `ridge` that of a proximal term,
-        as a share of the mean use of a codeword.
+        as a fraction of the mean use of a codeword.
         """
         shapes = [own.shape for own in words]
         # Powers of two, so that vectors and weights of any magnitude fit float32 and nothing is rounded.
@@ -62,7 +63,7 @@ class Joint:
         uses = [self._uses(group, shape[1]) / unit for group, shape in enumerate(shapes)]
         nearby = [ridge * (own.mean() or 1.0) for own in uses]
         pulls = [pull / unit for pull in pulls]
-        along = self.beta / sum(shape[2] for shape in shapes)  # the term along x adds about that
+        along = self.beta / sum(shape[2] for shape in shapes)  # the term along x adds approximately that
         sizes = zip(uses, pulls, nearby, strict=True)
         scales = [(own * (1 + along) + pull + near)[:, None] for own, pull, near in sizes]
         residual = self._gradient(start, shapes, size, unit, of_vectors=True)
@@ -94,7 +95,7 @@ class Joint:
         ]
 
     def _gradient(self, blocks: Blocks, shapes: list[Any], size: float, unit: float, *, of_vectors: bool) -> Blocks:
-        """B F of F = w (e + β x ⟨e, x⟩/‖x‖²): e is what `blocks` decode to, or what they leave of the vectors."""
+        """Return B F for F = w (e + β x ⟨e, x⟩/‖x‖²): e is what `blocks` decode to, or the residual from it."""
         # A direction can be far smaller than the codebooks.
         largest = max(float(np.abs(own).max()) for own in blocks)
         own_size = 1.0 if of_vectors or not largest > 0 else 2.0 ** np.floor(np.log2(largest))
@@ -128,7 +129,7 @@ class Joint:
             yield slice(first, first + rows)
 
     def _uses(self, group: int, n_codewords: int) -> Doubles:
-        """By weight."""
+        """Return the uses of each codeword of a group, by weight."""
         codes = self.codes[group]
         return np.concatenate([np.bincount(own, self.weights, n_codewords) for own in codes.T]).astype(np.float64)
 

@@ -1,7 +1,8 @@
 """The lists of a model: centroids, and how many of them a search needs.
 
-Centroids are those of k-means, under the loss in use: with η an error along x counts more, as it does to the products
-that choose lists. Lists of more than `LARGE` times the mean are split, at the cost of the smallest, until none is left.
+Centroids are those of k-means, under the loss in use: with η an error along x counts more, as it does in the products
+that select lists. Lists larger than `LARGE` times the mean are split, at the expense of the smallest, until none is
+left.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ from compcodes.training.shards import Base, Doubles, Floats, Local, Report
 __all__ = ["Divided", "ListSizes", "Whole", "based", "train_lists"]
 
 PER_LIST = 128
-"""Vectors for each list that centroids are trained on."""
+"""Vectors per list that centroids are trained on."""
 ITERATIONS = 10
 LARGE = 2.5
-"""Times the mean from which on a list is split: what is added later may make it larger still."""
+"""Multiple of the mean size from which on a list is split: what is added later may make it even larger."""
 ROUNDS = 24
-"""Of splitting."""
+"""Rounds of splitting."""
 ETA = 4.0
 """The most that an error along x counts in choosing lists: with more, vectors join centroids of other directions for
 the sake of length."""
 UNEQUAL = 0.1
-"""Standard deviation over mean of the norms from which on an error along x counts more: less is found so where
-vectors are of one length."""
+"""Standard deviation over mean of the norms from which on an error along x counts more: it finds less if all vectors
+have the same length."""
 QUERIES = 500
 NEIGHBOURS = 10
 BASE = 200_000
-"""Vectors among which the nearest ones of queries are looked for."""
+"""Vectors among which the nearest ones to queries are searched."""
 BONUSES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
-"""Shares of the spread of a list that are tried for adding to its products."""
+"""Fractions of the spread of a list that are tried as additions to its products."""
 RECALL = 0.95
-"""What the share is chosen for."""
+"""The recall that this fraction is chosen for."""
 PIECE = 1 << 14
 """Vectors that are converted at once."""
 
 
 @dataclass(frozen=True)
 class ListSizes:
-    """How many lists to make of n vectors: so many, or as many as hold `size` each."""
+    """How many lists to make of n vectors: a given number, or as many as hold `size` each."""
 
     n_lists: int | str | None = None
     size: int | None = None
@@ -74,13 +75,13 @@ class _Run:
         return self.shards.n_jobs
 
     def step(self, done: int) -> Callable[[int, int], object] | None:
-        """Progress of one of the steps as progress of the whole."""
+        """Return progress of one of the steps as progress of the whole."""
         report, steps = self.report, ITERATIONS + ROUNDS + 2
         return report and (lambda part, of: report(done * of + part, steps * of))
 
 
 class Divided(Protocol):
-    """Vectors, as lists are trained on them: `Local`, or those that a cluster holds."""
+    """Vectors as lists are trained on them: `Local`, or those that a cluster holds."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -105,7 +106,7 @@ class Divided(Protocol):
         """Return the lists of some rows, which ascend."""
 
     def based(self, listed: Any) -> Any:
-        """Return the same vectors, of which the centroids of their lists are given."""
+        """Return the same vectors, with approximations that start from the centroids of their lists."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Whole:
         return found
 
     def based(self, listed: Any) -> Local:
-        """Return the same vectors, of which the centroids of their lists are given."""
+        """Return the same vectors, with approximations that start from the centroids of their lists."""
         return based(self.shards, *listed)
 
 
@@ -161,10 +162,10 @@ def train_lists(
     n_jobs: int | None,
     report: Report | None,
 ) -> tuple[_core.Lists, Any]:
-    """Return the lists for weighted vectors, and the same vectors, of which the centroids of their lists are given.
+    """Return the lists for weighted vectors, and the same vectors approximated from the centroids of their lists.
 
-    `eta` is that of the loss; `queries` (nq, d) are what the number of lists to search is measured with, rows of the
-    data if there are none.
+    `eta` is that of the loss; `queries` (nq, d) are used to measure how many lists to search, or rows of the data if
+    there are none.
     """
     mean, deviation = shards.norm_moments()
     varied = deviation > UNEQUAL * mean and metric == "ip"
@@ -179,7 +180,7 @@ def train_lists(
 
 
 def _balanced(run: _Run, n_lists: int, eta: float) -> Floats:
-    """Return centroids of about as many vectors each."""
+    """Return centroids of lists of about equal size."""
     shards, n = run.shards, run.shards.shape[0]
     rng = np.random.default_rng(run.seed)
     X, weights = shards.X, shards.weights
@@ -210,13 +211,13 @@ def _split(
     large: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> None:
-    """Put centroids of empty lists, and of the smallest, into the large ones."""
+    """Move centroids of empty lists, and of the smallest, into the large ones."""
     mean = sizes.mean()
     order = np.argsort(sizes, kind="stable")
     empty = order[: int((sizes == 0).sum())]
     if len(large) == 0 and len(empty):
         large = order[::-1][: len(empty)]
-    # As many as it takes for each to be of about the mean size.
+    # As many as are needed for each to have about the mean size.
     wanted = np.repeat(large, np.maximum(np.ceil(sizes[large] / mean).astype(int) - 1, 1))
     wanted = wanted[np.argsort(-sizes[wanted], kind="stable")]
     few = order[(sizes[order] < mean / 2)][: max(len(empty), len(order) // 4)]
@@ -227,12 +228,12 @@ def _split(
     ends = np.cumsum(sizes)
     rows = np.array([by_list[ends[big] - 1 - rng.integers(sizes[big])] for big in wanted[:count]])
     vectors = shards.sample(np.sort(rows))[np.argsort(np.argsort(rows))]
-    # Halfway to its old centroid: it takes a part of the list, and not one vector alone.
+    # Halfway to its old centroid: so it takes a part of the list, and not just one vector.
     centroids[few[:count]] = vectors / 2 + centroids[wanted[:count]] / 2
 
 
 def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, queries: Floats | None) -> _core.Lists:
-    """Return the lists with what tells how many of them a query needs."""
+    """Return the lists with measurements of how many of them a query needs."""
     rng, n_lists = np.random.default_rng(run.seed), len(made)
     n = shards.shape[0]
     shares = (shards.list_sizes(listed) / n).astype(np.float32)
@@ -247,7 +248,7 @@ def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, querie
     k = min(NEIGHBOURS + (asked is not None), len(base))
     nearest = _core.exact_search(base, queries, k, run.metric, n_jobs=run.n_jobs)[1]
     found = of[nearest]
-    if asked is not None and k > 1:  # a row finds itself, which says nothing of other vectors
+    if asked is not None and k > 1:  # a row finds itself, which says nothing about other vectors
         kept = nearest != asked[:, None]
         found = np.where(kept, found, -1)
     spread = _spread(made, base, of, run.n_jobs)
@@ -269,7 +270,7 @@ def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, querie
 
 
 def _spread(made: _core.Lists, base: Floats, of: NDArray[np.int64], n_jobs: int | None) -> Floats:
-    """Root of the mean squared distance of a list's vectors from its centroid."""
+    """Return the root mean squared distance of a list's vectors from its centroid."""
     zeros = np.zeros((len(base), 1), np.uint8)
     book = np.zeros((1, 1, base.shape[1]), np.float32)
     squares = _core.errors(book, _core.Target(base, made.centroids, of), zeros, 1.0, n_jobs)
@@ -280,7 +281,7 @@ def _spread(made: _core.Lists, base: Floats, of: NDArray[np.int64], n_jobs: int 
 
 
 def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) -> Doubles:
-    """By what the lists of a query are chosen, but for rounding; in float64, which vectors of any size fit."""
+    """Return the scores that select a query's lists, up to rounding; in float64, which fits vectors of any size."""
     centroids, queries = made.centroids.astype(np.float64), queries.astype(np.float64)
     products: Doubles = queries @ centroids.T
     if metric == "l2":
@@ -291,7 +292,7 @@ def _scores(made: _core.Lists, queries: Floats, metric: str, bonuses: Floats) ->
 
 
 def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> tuple[Any, Doubles, Doubles]:
-    """Of the first 1, 2, … lists, the mean share of what is to be found, and of all vectors."""
+    """Return, for the first 1, 2, … lists, the mean share of what should be found, and of all vectors."""
     order = np.argsort(-scores, axis=1, kind="stable")
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)
@@ -303,5 +304,5 @@ def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> tuple[A
 
 
 def based(shards: Local, made: _core.Lists, lists: NDArray[np.int64]) -> Local:
-    """Return the same vectors, of which the centroids of their lists are given."""
+    """Return the same vectors, with approximations that start from the centroids of their lists."""
     return replace(shards, base=Base(made.centroids, lists))

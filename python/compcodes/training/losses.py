@@ -1,4 +1,4 @@
-"""What training makes small: the losses, and how their parameters follow from the data."""
+"""What training minimises: the losses, and how their parameters follow from the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reconstruction:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """How an error counts, as the core takes it: what is left of a loss when its parameters are chosen.
+    """How an error counts, in the form the core takes: a loss whose parameters have been chosen.
 
     ‖L r‖² + (η − 1)⟨L r, u⟩², where u is the direction of L x and L = I + AᵀA with the orthogonal rows A, `directions`
     (r, d); without them L is I.
@@ -35,10 +35,10 @@ class Objective:
 class InnerProduct:
     """‖r‖² + (η − 1)⟨r, x/‖x‖⟩² with r = x − x̄, rows weighted by a power of ‖x‖.
 
-    A search looks for the vectors that point where the query does, so an error along x moves the scores that
-    decide it, while an error across x mostly moves those of queries that do not want x. And where norms differ,
-    the long vectors are what most queries find. Where queries keep to some directions, errors in others move no score:
-    with a metric, x and r are taken in the basis that makes queries alike in all directions.
+    A search looks for vectors that point in the direction of the query, so an error along x changes the scores that
+    decide it, while an error across x mostly changes those of queries that do not want x. And if norms differ, most
+    queries find the long vectors. If queries keep to some directions, errors in others change no score: with a metric,
+    x and r are taken in the basis that makes queries alike in all directions.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class InnerProduct:
     weight_power : float, optional
         Rows are weighted by ‖x‖ to this power, at least 0. By default it is chosen by `fit`.
     demand : float, optional
-        Share of the weights, 0 to 1, that follows how often sample queries find a row, by 1/rank, instead of ‖x‖.
-        By default it is chosen by `fit` where that is given queries; elsewhere it is not used.
+        Share of the weights, 0 to 1, that follows how often sample queries find a row, by 1/rank, instead of ‖x‖. By
+        default it is chosen by `fit` if queries are given; otherwise it is not used.
     metric : float, optional
-        Share, 0 to 1, of the metric that the second moment of sample queries gives: an error r counts as rᵀ W r, with W
-        this share of E q qᵀ (its mean eigenvalue brought to 1), and of the identity for the rest. Of W's directions the
-        32 that count most are kept, and the others count alike; no error is stretched more than a hundredfold. By
-        default it is chosen by `fit` where that is given queries; elsewhere it is not used.
+        Share, 0 to 1, of the metric given by the second moment of sample queries: an error r counts as rᵀ W r, where
+        this share of W is E q qᵀ (scaled to a mean eigenvalue of 1), and the rest is the identity. The 32 directions of
+        W that count most are kept, and the others count alike; no error is stretched more than a hundredfold. By
+        default it is chosen by `fit` if queries are given; otherwise it is not used.
     """
 
     eta: float | None = None
@@ -80,7 +80,7 @@ _NAMED: dict[str, type[Reconstruction] | type[InnerProduct]] = {
 
 
 def as_loss(loss: Any) -> Loss:
-    """Take a loss by object, by name, or as `parameters` gives it."""
+    """Return a loss given as an object, by name, or as returned by `parameters`."""
     if isinstance(loss, (Reconstruction, InnerProduct)):
         return loss
     given = dict(loss) if isinstance(loss, dict) else {"name": loss}
@@ -96,19 +96,19 @@ def as_loss(loss: Any) -> Loss:
 
 
 def parameters(loss: Loss) -> dict[str, Any]:
-    """Name and parameters, as files keep them."""
+    """Return name and parameters, in the form stored in files."""
     name = next(name for name, kind in _NAMED.items() if isinstance(loss, kind))
     return {"name": name, **asdict(loss)}
 
 
 DIRECTIONS = 32
-"""At most so many are stretched: the largest; of the others W takes the mean."""
+"""The most directions that are stretched: the largest; the others count by their mean in W."""
 STRETCH = 100.0
-"""By at most so much."""
+"""The largest factor."""
 
 
 def directions(queries: NDArray[np.float32], metric: float) -> NDArray[np.float32]:
-    """Return A (r, d), orthogonal rows, for which (I + AᵀA)² is in proportion to W of the queries (nq, d)."""
+    """Return A (r, d), orthogonal rows, for which (I + AᵀA)² is proportional to W of the queries (nq, d)."""
     d = queries.shape[1]
     Q = queries.astype(np.float64)
     Q /= np.abs(Q).max() or 1.0

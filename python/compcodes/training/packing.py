@@ -1,7 +1,8 @@
-"""The left side of the update's linear system as it is sent: without what follows from the rest.
+"""The left side of the update's linear system in the form in which it is sent: without redundant entries.
 
-How often two codewords are used together is the same whichever is named first, and two of one codebook never are. So
-the blocks (K, K) of pairs of codebooks i < j say all, and the uses of each codeword; and counts are small numbers.
+How often two codewords are used together does not depend on their order, and two of one codebook never are. So the
+blocks (K, K) of pairs of codebooks i < j are sufficient, together with the uses of each codeword; and counts are small
+numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["packed", "smallest", "unpacked"]
 def packed(A: NDArray[np.float64], n_codewords: int, counts: bool) -> NDArray[Any]:
     """Return the diagonal of A (M·K, M·K) and its blocks above it, M·K + M(M − 1)/2 · K² numbers.
 
-    `counts` are whole numbers, and sent as the smallest that hold them.
+    `counts` are integers, and sent as the smallest type that holds them.
     """
     K, M = n_codewords, len(A) // n_codewords
     numbers = np.empty(len(A) + M * (M - 1) // 2 * K * K)
@@ -30,7 +31,7 @@ def packed(A: NDArray[np.float64], n_codewords: int, counts: bool) -> NDArray[An
 
 
 def unpacked(numbers: NDArray[Any], n_codebooks: int, n_codewords: int) -> NDArray[np.float64]:
-    """Return A (M·K, M·K) from what `packed` returned of it, or the sum of several."""
+    """Return A (M·K, M·K) from the result of `packed`, or the sum of several."""
     K, M = n_codewords, n_codebooks
     A = np.zeros((M * K, M * K))
     np.einsum("ii->i", A)[:] = numbers[: M * K]
@@ -42,12 +43,12 @@ def unpacked(numbers: NDArray[Any], n_codebooks: int, n_codewords: int) -> NDArr
 
 
 def smallest(counts: NDArray[np.float64]) -> NDArray[Any]:
-    """Return whole numbers as the smallest unsigned integers that hold them."""
+    """Return integers as the smallest unsigned type that holds them."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 def _blocks(M: int, K: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Where the block of each pair of codebooks is in what is sent, and its rows and columns in A."""
+    """Return where the block of each pair of codebooks is in what is sent, and its rows and columns in A."""
     first = M * K
     for i, j in itertools.combinations(range(M), 2):
         yield slice(first, first + K * K), slice(i * K, (i + 1) * K), slice(j * K, (j + 1) * K)

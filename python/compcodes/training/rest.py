@@ -1,4 +1,4 @@
-"""What a trunk leaves of vectors, for the groups: decoded as it is read. A copy would be as large as the vectors."""
+"""The residuals from a trunk, for the groups: decoded on the fly. A copy would be as large as the vectors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from compcodes.training.shards import Codes, Doubles, Floats, Local, drawn_rows
 __all__ = ["Rest"]
 
 NUMBERS = 1 << 21
-"""Of vectors that are decoded at once."""
+"""Numbers of vectors that are decoded at once."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """Vectors less what their codes for these codebooks say, and less the centroids of their lists."""
+    """Vectors minus their decoded codes for these codebooks, and minus the centroids of their lists."""
 
     vectors: Local
     codebooks: Floats
@@ -32,29 +32,29 @@ class Rest:
         return self.vectors.shape
 
     def of(self, rows: Any) -> Rest:
-        """Return that of some vectors."""
+        """Return the residuals of some vectors."""
         vectors = self.vectors
         weights = None if vectors.weights is None else vectors.weights[rows]
         base = vectors.base and vectors.base.of(rows)
         return Rest(Local(vectors.X[rows], weights, vectors.n_jobs, base), self.codebooks, self.codes[rows])
 
     def rows(self, rows: Any) -> Floats:
-        """Compute it of some vectors, (r, d)."""
+        """Compute the residuals of some vectors, (r, d)."""
         left: Floats = np.asarray(self.vectors.X[rows]).astype(np.float32)
         left -= self._given(rows)
         return left
 
     def drawn(self, count: int, seed: int) -> tuple[NDArray[np.int64], Doubles | None]:
-        """Draw at most `count` vectors by weight: which, and what they weigh."""
+        """Draw at most `count` vectors by weight: return which, and their weights."""
         n, weights = self.shape[0], self.vectors.weights
         return drawn_rows(n, weights, count, seed) or (np.arange(n), weights)
 
     def rotated(self, basis: Floats) -> Floats:
-        """Compute it of all vectors, times `basis` (d, w)."""
+        """Compute the residuals of all vectors, times `basis` (d, w)."""
         return self._turned(self.rows, basis)
 
     def given(self, basis: Floats) -> Floats:
-        """Compute what is taken off all vectors, times `basis` (d, w)."""
+        """Compute what is subtracted from all vectors, times `basis` (d, w)."""
         return self._turned(self._given, basis)
 
     def _given(self, rows: Any) -> Floats:

@@ -1,7 +1,7 @@
-"""The vectors that are trained on, as the training loop sees them: sums, and small samples. So they may lie anywhere.
+"""The training vectors as the training loop sees them: sums, and small samples. So they may lie anywhere.
 
-`Local` holds arrays of this process. Another place for vectors, the partitions of a cluster for one, is another class
-with these methods: each partition does what `Local` does, and what they return is added up, merged or put together.
+`Local` holds arrays of this process. Another place for vectors, such as the partitions of a cluster, is another class
+with these methods: each partition does what `Local` does, and the results are added up, merged or concatenated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Base", "Codes", "Doubles", "Floats", "Local", "Moments", "Part", "Re
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = Any
-"""Codes of all vectors, as the shards keep them: the loop only hands them back."""
+"""Codes of all vectors, in the form the shards keep them: the loop only passes them back."""
 Sums: TypeAlias = tuple[Doubles, Doubles]
 Worst: TypeAlias = tuple[Doubles, Floats, NDArray[np.uint8]]
 Report: TypeAlias = Callable[[int, int], object]
@@ -55,7 +55,7 @@ class Moments(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """Some vectors, their codes, and which they are."""
+    """Some vectors, their codes, and their row numbers."""
 
     shards: Shards
     codes: Codes
@@ -76,13 +76,13 @@ class Shards(Protocol):
         """Return the same vectors with weights (n,); None leaves those they have."""
 
     def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Shards:
-        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+        """Return the same vectors with weights from the loss too: by norm, or by how queries find them."""
 
     def sampled(self, count: int | None, seed: int) -> Shards:
         """Return at most `count` rows, drawn by weight."""
 
     def moments(self, directions: Floats | None) -> Moments:
-        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+        """Sum up the weights, and mean and spread of the vectors, stretched by `directions`."""
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
         """Copy rows by position, in order."""
@@ -91,16 +91,16 @@ class Shards(Protocol):
         """Choose codes."""
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
-        """Return the better of the codes there are and new ones, row by row."""
+        """Return the better of the present codes and new ones, row by row."""
 
     def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
-        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is everything."""
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
-        """Return the codes with those of a part in their places; `codes` are lost."""
+        """Return the codes with those of a part put into their places; overwrites `codes`."""
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
-        """Return better codes where there are any, and Σ w·loss."""
+        """Return improved codes where possible, and Σ w·loss."""
 
     def loss(self, objective: Objective, codebooks: Floats, codes: Codes) -> float:
         """Sum up w·loss."""
@@ -109,16 +109,16 @@ class Shards(Protocol):
         """Sum up both sides of the update's linear system for the plain loss."""
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them.
+        """Sum up the left diagonal and the right side of the system, for vectors stretched by `directions`.
 
-        They are of the K codewords alone where all places share these.
+        They are those of the K codewords alone if all places share these.
         """
 
     def apply(self, codes: Codes, n_codewords: int, P: Doubles, extra: float, directions: Floats | None) -> Doubles:
         """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
         """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
@@ -126,14 +126,14 @@ class Shards(Protocol):
 
 @dataclass(frozen=True)
 class Base:
-    """What approximations begin with: rows of `rows` (r, d), by `places` (n,); and the η that weighs errors."""
+    """What approximations start from: rows of `rows` (r, d), by `places` (n,); and the η that weighs errors."""
 
     rows: Floats
     places: NDArray[np.int64]
     eta: float = 1.0
 
     def of(self, rows: Any) -> Base:
-        """Return that of some vectors."""
+        """Return the bases of some vectors."""
         return replace(self, places=self.places[rows])
 
 
@@ -141,7 +141,7 @@ class Base:
 class Local:
     """Vectors in memory or memory-mapped, read a chunk at a time; `weights` (n,) are 1 if not given.
 
-    With a `base`, codewords approximate what is left of them, and sums are of that; errors count along the vectors.
+    With a `base`, codewords approximate the residuals, and sums are over these; errors count along the vectors.
     """
 
     X: NDArray[Any]
@@ -151,11 +151,11 @@ class Local:
 
     @property
     def target(self) -> Any:
-        """What codes are chosen for."""
+        """Return the target that codes are chosen for."""
         return self.X if self.base is None else _core.Target(self.X, self.base.rows, self.base.places)
 
     def rest(self, eta: float = 1.0, directions: Floats | None = None) -> Any:
-        """Return what codewords are to add up to, as the core reads it: weighed by η, stretched along `directions`."""
+        """Return what codewords should add up to, for the core: weighed by η, stretched along `directions`."""
         if self.base is None:
             return self.X
         return _core.RestRows(self.X, self.base.rows, self.base.places, eta, directions)
@@ -171,7 +171,7 @@ class Local:
         _core.norms(self.X, None, self.n_jobs)
 
     def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Local:
-        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+        """Return the same vectors with weights from the loss too: by norm, or by how queries find them."""
         norms = _core.norms(self.X, objective.directions, self.n_jobs)
         by_norm = _core.weights_by_norm(norms, loss.weight_power or 0.0)
         wanted = demand(self.X, queries, seed, self.n_jobs) if queries is not None and loss.demand else None
@@ -184,11 +184,11 @@ class Local:
         return self if weights is None else replace(self, weights=weights)
 
     def sampled(self, count: int | None, seed: int) -> Local:
-        """Return at most `count` rows, drawn by weight; in order, which a memory map reads well.
+        """Return at most `count` rows, drawn by weight; in order, which suits memory maps.
 
-        Half of the draw is even and half by weight: a few rows that hold most of the weight (the longest vectors, or
-        those that queries find) are then all in the sample, and no row that is drawn counts more than twice as much
-        as in an even draw.
+        Half of the draw is uniform and half by weight: a few rows that hold most of the weight (the longest vectors, or
+        those that queries find) are then all in the sample, and no row that is drawn counts more than twice as much as
+        in a uniform draw.
         """
         drawn = drawn_rows(len(self.X), self.weights, count, seed)
         if drawn is None:
@@ -200,7 +200,7 @@ class Local:
         return None if self.base is None else self.base.of(rows)
 
     def moments(self, directions: Floats | None) -> Moments:
-        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+        """Sum up the weights, and mean and spread of the vectors, stretched by `directions`."""
         return _core.Moments(self.rest(), self.weights, directions, self.n_jobs)
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
@@ -216,13 +216,13 @@ class Local:
         return coder.build(self.n_jobs).encode(self.target, self.n_jobs, report)
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
-        """Return the better of the codes there are and new ones, row by row."""
+        """Return the better of the present codes and new ones, row by row."""
         new = self.encode(coder, report)
         before, after = (self._errors(coder.objective, coder.codebooks, each) for each in (codes, new))
         return np.where((after < before)[:, None], new, codes)
 
     def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
-        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is everything."""
         drawn = _core.part(len(self.X), self.weights, n_codewords, seed, iteration)
         if drawn is None:
             return None
@@ -232,12 +232,12 @@ class Local:
         return Part(own, codes[rows], rows)
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
-        """Return the codes with those of a part in their places; `codes` are lost."""
+        """Return the codes with those of a part put into their places; overwrites `codes`."""
         codes[part.rows] = own
         return codes
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
-        """Return better codes where there are any, and Σ w·loss."""
+        """Return improved codes where possible, and Σ w·loss."""
         release()
         codes, _, errors = coder.build(self.n_jobs).improve(self.target, codes, self.n_jobs, report)
         return codes, self.total(errors)
@@ -252,9 +252,9 @@ class Local:
         return _core.normal_equations(self.rest(), codes, n_codewords, self.weights, self.n_jobs)
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them."""
+        """Sum up the left diagonal and the right side of the system, for vectors stretched by `directions`."""
         release()
-        if self.base is not None:  # weighed as they are read: the side of the loss is not that of the plain one
+        if self.base is not None:  # weighed when read: the side of this loss is not that of the plain one
             rest = self.rest(self.base.eta, directions)
             return _core.sides(rest, codes, n_codewords, shared, self.weights, self.n_jobs)
         return _core.sides(self.X, codes, n_codewords, shared, self.weights, self.n_jobs, directions=directions)
@@ -264,7 +264,7 @@ class Local:
         return _core.apply(self.X, codes, n_codewords, P, extra, self.weights, self.n_jobs, directions=directions)
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
         return _core.uses(codes, n_codewords, selection)
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
@@ -275,20 +275,20 @@ class Local:
         return _core.errors(codebooks, self.target, codes, objective.eta, self.n_jobs, directions=objective.directions)
 
     def total(self, errors: Doubles) -> float:
-        """Sum up w·error; `errors` are lost."""
+        """Sum up w·error; overwrites `errors`."""
         if self.weights is not None:
             errors *= self.weights
         return float(errors.sum())
 
 
 def combined(by_norm: Doubles | None, wanted: Doubles | None, share: float, own: Doubles | None) -> Doubles | None:
-    """Weights of rows by norm, by demand for a `share`, and of their own; None where all count alike."""
+    """Combine weights by norm, by demand for a `share`, and of their own; return None if all count alike."""
     weights = by_norm
     if wanted is not None:
         weights = (1 - share) * (1.0 if weights is None else weights) + share * wanted
     if weights is not None and own is not None:
         weights *= own
-        if not weights.any():  # what is left of them is of zero length, or all but
+        if not weights.any():  # the remaining ones have length zero, or nearly so
             return own
     return own if weights is None else weights
 
@@ -296,7 +296,7 @@ def combined(by_norm: Doubles | None, wanted: Doubles | None, share: float, own:
 def drawn_rows(
     n: int, weights: Doubles | None, count: int | None, seed: int
 ) -> tuple[NDArray[np.int64], Doubles | None] | None:
-    """Draw at most `count` of `n` rows by weight (see `Local.sampled`): which, and what they weigh. None: all."""
+    """Draw at most `count` of `n` rows by weight (see `Local.sampled`): which, and their weights. None: all."""
     if count is None or n <= count:
         return None
     rng = np.random.default_rng(seed)
@@ -306,7 +306,7 @@ def drawn_rows(
     if len(rows) <= count:
         return rows, weights[rows]
     chances = _chances(1 + weights[rows] / weights[rows].mean(), count)
-    # Systematic sampling: a grid of random offset over the chances, end to end in random order.
+    # Systematic sampling: a grid with a random offset over the probabilities, laid end to end in random order.
     order = rng.permutation(len(rows))
     ends = np.cumsum(chances[order])
     drawn = np.searchsorted(ends, (rng.random() + np.arange(count)) * (ends[-1] / count))
@@ -316,7 +316,7 @@ def drawn_rows(
 
 
 def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Copy `rows` of `X` as they are stored. An error names the row of `X`, not that of the copy."""
+    """Copy `rows` of `X` in their stored type. An error names the row of `X`, not that of the copy."""
     taken = np.asarray(X[rows])
     with np.errstate(over="ignore"):
         check_rows("X", taken.astype(np.float32, copy=False), rows)
@@ -324,7 +324,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _in_memory(X: NDArray[Any]) -> bool:
-    """Whether rows are read again as fast as they are from a copy: of arrays, but for those mapped from a file."""
+    """Whether rows are read as fast as from a copy: true for arrays, except those mapped from a file."""
     part: object = X
     while isinstance(part, np.ndarray):
         if isinstance(part, np.memmap):
@@ -334,7 +334,7 @@ def _in_memory(X: NDArray[Any]) -> bool:
 
 
 def _chances(shares: Doubles, count: int) -> Doubles:
-    """Probabilities in proportion to `shares`, but at most 1, whose sum is `count` (fewer than there are shares)."""
+    """Return probabilities proportional to `shares`, at most 1, whose sum is `count` (fewer than the shares)."""
     chances: Doubles = shares * (count / shares.sum())
     while (chances > 1).any():
         certain = chances >= 1

@@ -1,10 +1,11 @@
 """The linear systems of the update, solved with numpy, by tiles.
 
-Numpy's own solver decomposes without regard to symmetry and copies the matrix: tiles take half the memory, and five
+Numpy's own solver ignores symmetry in the decomposition and copies the matrix: tiles take half the memory, and five
 sixths of the time (2,048 unknowns, one thread). A product of two tiles is too small for numpy's library to spread it
 over threads of its own, which wait for each other by spinning and made the same work ten times as long on a busy
-machine: tiles are spread over threads here, and since each is computed alike on any of them, the result depends neither
-on `n_jobs` nor on the library's settings. And numpy does not hear Ctrl-C: it is heard between tiles.
+machine. Instead, tiles are spread over threads here, and since each is computed the same way on any of them, the result
+depends neither on `n_jobs` nor on the library's settings. Also, numpy does not react to Ctrl-C; here it is checked
+between tiles.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Doubles: TypeAlias = NDArray[np.float64]
 TILE = 64
 """Rows and columns of a tile: OpenBLAS uses one thread for products of up to 64³ multiplications."""
 TASKS = 8
-"""Tasks that the rows of tiles are dealt out to."""
+"""Tasks that the rows of tiles are distributed to."""
 COLUMNS = 32
 """Columns of the right side that a task solves for."""
 STEPS = 8
@@ -36,9 +37,9 @@ T = TypeVar("T")
 
 
 class _Threads:
-    """Threads that call a function for each of some things.
+    """Threads that call a function for each of several things.
 
-    numpy holds no lock while it multiplies, and who waits hears Ctrl-C; what has not begun by then is dropped.
+    numpy holds no lock while it multiplies, and the waiting thread hears Ctrl-C; what has not begun by then is dropped.
     """
 
     def __init__(self, n_jobs: int | None) -> None:
@@ -62,7 +63,7 @@ class _Threads:
 
 
 def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int | None = None) -> Doubles:
-    """Solve A D = b for the codebooks nearest the previous ones; `A` is overwritten.
+    """Solve A D = b for the codebooks nearest to the previous ones; overwrites `A`.
 
     A is always singular: shifting one codebook by a vector and another by its negative changes no sum of
     codewords, so its rank is at most M·K − M + 1, and less where codewords are unused. The proximal term
@@ -75,9 +76,9 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
     b : (p, d) float64
         As `normal_equations` returns them.
     previous : (p, d)
-        The codebooks at hand, one codeword a row.
+        The present codebooks, one codeword per row.
     ridge : float
-        λ, as a share of the mean diagonal entry of A: of the mean use of a codeword.
+        λ, as a fraction of the mean diagonal entry of A, which is the mean use of a codeword.
     n_jobs : int, optional
         Threads, all cores by default.
 
@@ -88,7 +89,7 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
     Raises
     ------
     ValueError
-        A with so small a ridge is not positive definite in float64.
+        A is not positive definite in float64 with such a small ridge.
     """
     p, d = b.shape
     previous = np.asarray(previous, dtype=np.float64)
@@ -122,7 +123,7 @@ def solve(A: Doubles, b: Doubles, previous: ArrayLike, ridge: float, n_jobs: int
 def _decompose(tiles: Doubles, threads: _Threads) -> list[Doubles]:
     """Replace the tiles below the diagonal by those of L with L Lᵀ = A; return the inverses of those on it.
 
-    Products with inverses are what numpy has instead of solves with a triangle.
+    Products with inverses replace triangular solves, which numpy lacks.
     """
     inverses = []
     for k in range(len(tiles)):
@@ -159,15 +160,15 @@ def descend(
 ) -> Doubles:
     """Go from `start` toward the solution of A D = b, by a few steps of conjugate gradients.
 
-    Never does the quadratic form rise but by rounding.
+    The quadratic form never rises, except by rounding.
 
     Parameters
     ----------
     apply : callable
-        (p, d) → (p, d): P → A P. A ties the columns of D together, and is never assembled.
+        (p, d) → (p, d): P → A P. A couples the columns of D, and is never assembled.
     b, start : (p, d) float64
     diagonal : (p,) float64
-        About that of A, which steps are measured by.
+        The approximate diagonal of A, which scales the steps.
     ridge : float
         λ of a proximal term λ‖D − D_start‖².
 

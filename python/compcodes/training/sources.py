@@ -1,4 +1,4 @@
-"""What `fit` takes beside arrays: blocks of vectors that lie elsewhere."""
+"""What `fit` accepts besides arrays: blocks of vectors stored elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["is_dask_array", "spread_of"]
 
 
 def spread_of(X: Any, unit: bool, n_jobs: int | None) -> Spread | None:
-    """Take what is in blocks: of Dask, or files; None for anything else, which is taken as an array."""
+    """Return blocks of Dask, or files, as vectors to train on; None for anything else, which is treated as an array."""
     if isinstance(X, Files):
         from compcodes.training.dask import spread
 
@@ -26,5 +26,5 @@ def spread_of(X: Any, unit: bool, n_jobs: int | None) -> Spread | None:
 
 
 def is_dask_array(X: Any) -> bool:
-    """Whether it is an array of Dask."""
+    """Return whether it is a Dask array."""
     return "dask" in sys.modules and hasattr(X, "map_blocks") and hasattr(X, "rechunk")

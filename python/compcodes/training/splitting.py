@@ -1,4 +1,4 @@
-"""Which of some ways to split the dimensions into groups is best: each is tried."""
+"""Which of several ways to split the dimensions into groups is best: each is tried."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from compcodes.training.trainer import Trainer
 __all__ = ["best_split"]
 
 TRIED = 8000
-"""Vectors that splits are tried on; a quarter of them only to see how good these are."""
+"""Vectors that splits are tried on; a quarter of them are only used to measure the result."""
 CODEWORDS_TRIED = 64
-"""Codewords of a codebook then, at most: so many need no more vectors."""
+"""The most codewords per codebook in these trials: this many need no more vectors."""
 SAMPLE = 50_000
-"""The most vectors that the rotation is learnt from."""
+"""The most vectors that the rotation is learned from."""
 
 
 def best_split(whole: Trainer, rest: Rest, n_groups: int) -> Groups:
-    """Return the split with the least squared error after a short training: of vectors trained on, and of others.
+    """Return the split with the least squared error after a short training, over training vectors and others.
 
-    Where vectors are few, those that are trained on are searched too. There are as many to a codeword as the whole has.
+    If there are few vectors, an index holds the training vectors themselves, so their error counts too. There are as
+    many of them per codeword as in the whole.
     """
     n_codewords, directions = min(whole.n_codewords, CODEWORDS_TRIED), whole.objective.directions
     covariance = _covariance(rest, directions, whole.seed)
@@ -70,7 +71,7 @@ def best_split(whole: Trainer, rest: Rest, n_groups: int) -> Groups:
 
 
 def _covariance(rest: Rest, directions: Floats | None, seed: int) -> Doubles:
-    """Second moments about the mean, by weight, of vectors as directions stretch them."""
+    """Return second moments about the mean, by weight, of vectors stretched by directions."""
     d = rest.shape[1]
     drawn, drawn_weights = rest.drawn(SAMPLE, seed)
     total, mean, square = 0.0, np.zeros(d), np.zeros((d, d))

@@ -1,7 +1,7 @@
-"""Vectors in blocks that lie elsewhere: on the workers of a cluster, or in files. They send sums.
+"""Vectors in blocks that are stored elsewhere: on the workers of a cluster, or in files. They send sums.
 
 `Spread` is to blocks what `Local` is to an array. The same rows are drawn for parts and samples, by their numbers in
-the whole, so training gives the same codebooks up to the order in which sums of float64 are added up.
+the whole, so training gives the same codebooks up to the order in which float64 sums are added up.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FAN = 8
 
 
 class Engine(Protocol):
-    """Where tasks are done."""
+    """Where tasks run."""
 
     def share(self, value: Any) -> Any:
-        """Have a value sent to each worker that needs it, once."""
+        """Send a value to each worker that needs it, once."""
 
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-        """Have a function called, also with results of others; returns what stands for the result."""
+        """Call a function, possibly with results of others; return a handle for the result."""
 
     def gather(self, futures: Sequence[Any], finished: Callable[[int], object] | None = None) -> list[Any]:
         """Wait for results, in order."""
@@ -59,17 +59,17 @@ class Engine(Protocol):
         """Name the workers: vectors are kept on all of them."""
 
     def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
-        """Return what stands for blocks that are read each time that they are needed."""
+        """Return a handle for blocks that are read each time they are needed."""
 
     def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
-        """Have what stands for blocks read once, and kept."""
+        """Read blocks once, and keep them."""
 
 
 class Here:
-    """The process itself: tasks are done when they are submitted."""
+    """The process itself: tasks run when they are submitted."""
 
     def share(self, value: Any) -> Any:
-        """Return it."""
+        """Return the value itself."""
         return value
 
     def submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
@@ -84,11 +84,11 @@ class Here:
         return list(futures)
 
     def places(self) -> list[str | None]:
-        """Name the one place."""
+        """Name the single place."""
         return [None]
 
     def holding(self, unit: bool, n_jobs: int | None, blocks: Sequence[Any]) -> Any:
-        """Return what reads blocks when it is needed."""
+        """Return an object that reads blocks when they are needed."""
         return _Later(unit, n_jobs, blocks)
 
     def keep(self, holdings: Sequence[Any], worker: str | None) -> Any:
@@ -109,7 +109,7 @@ class _Later:
 
 @dataclass(frozen=True)
 class Listed:
-    """The centroids of vectors in lists, and what stands for the lists of the rows until they are kept with them."""
+    """The centroids of vectors in lists, and handles for the lists of the rows until they are stored with them."""
 
     centroids: Floats
     places: tuple[Any, ...] = ()
@@ -118,7 +118,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Spread:
-    """Weighted vectors in blocks. Each of `held` stands for a `Held` of so many rows as `sizes` says."""
+    """Weighted vectors in blocks. Each entry of `held` is a handle for a `Held` with the number of rows in `sizes`."""
 
     engine: Engine
     held: tuple[Any, ...]
@@ -126,11 +126,11 @@ class Spread:
     dim: int
     weights: Doubles | None = None
     kept: bool = False
-    """Whether they are in the memory of workers, a task for each."""
+    """Whether they are in the memory of workers, one task for each."""
     checked: bool = False
     """Whether all are known to be finite."""
     base: Listed | None = None
-    """Of vectors in lists."""
+    """The base of vectors in lists."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class Spread:
         return replace(self, held=held, weights=weights)
 
     def weighted(self, loss: losses.InnerProduct, objective: Objective, queries: Floats | None, seed: int) -> Spread:
-        """Return the same vectors, which count by what the loss says too: by norm, or by how queries find them."""
+        """Return the same vectors with weights from the loss too: by norm, or by how queries find them."""
         by_norm = None
         if loss.weight_power:
             directions = objective.directions
@@ -224,7 +224,7 @@ class Spread:
         )
 
     def based(self, listed: Listed) -> Spread:
-        """Return the same vectors, of which the centroids of their lists are given."""
+        """Return the same vectors, with approximations that start from the centroids of their lists."""
         return replace(self, base=listed)
 
     def _brought(self, weights: Doubles | None = None) -> Spread:
@@ -244,14 +244,14 @@ class Spread:
         return replace(self, held=held, sizes=sizes, weights=None, kept=True, base=base).with_weights(weights)
 
     def _placed(self, held: Sequence[Any], places: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-        """Have rows kept with the lists that they are in."""
+        """Store rows together with the lists that they are in."""
         assert self.base is not None
         centroids, eta = self.engine.share(self.base.centroids), self.base.eta
         pairs = zip(held, places, strict=True)
         return tuple(self.engine.submit(steps.placed, one, centroids, eta, *own) for one, own in pairs)
 
     def moments(self, directions: Floats | None) -> Moments:
-        """Sum up the weights, and mean and spread of the vectors as `directions` stretch them."""
+        """Sum up the weights, and mean and spread of the vectors, stretched by `directions`."""
         n, rows = self.shape[0], _core.moment_rows(self.shape[0])
         weights = None if self.weights is None else self.weights[rows]
         seen = _core.Moments(self.sample(rows), weights, directions)
@@ -273,13 +273,13 @@ class Spread:
         return self._watched([self.engine.submit(steps.encode, held, shared) for held in self.held], report)
 
     def renewed(self, coder: Pass, codes: Codes, report: Report | None) -> Codes:
-        """Return the better of the codes there are and new ones, row by row."""
+        """Return the better of the present codes and new ones, row by row."""
         shared = self.engine.share(coder)
         tasks = [self.engine.submit(steps.renewed, held, shared, own) for held, own in self._with(codes)]
         return self._watched(tasks, report)
 
     def part(self, codes: Codes, n_codewords: int, seed: int, iteration: int) -> Part | None:
-        """Return what an iteration with noise trains on (see `_core.part`); None if that is all."""
+        """Return what an iteration with noise trains on (see `_core.part`); None if that is everything."""
         drawn = _core.part(self.shape[0], self.weights, n_codewords, seed, iteration)
         if drawn is None:
             return None
@@ -297,12 +297,12 @@ class Spread:
         return replace(self, held=held, sizes=sizes, weights=weights, kept=True)
 
     def put(self, codes: Codes, part: Part, own: Codes) -> Codes:
-        """Return the codes with those of a part in their places; `codes` are lost."""
+        """Return the codes with those of a part put into their places; overwrites `codes`."""
         tasks = zip(codes, part.rows, own, strict=True)
         return tuple(self.engine.submit(steps.put, *task) for task in tasks)
 
     def improve(self, coder: Pass, codes: Codes, report: Report | None) -> tuple[Codes, float]:
-        """Return better codes where there are any, and Σ w·loss."""
+        """Return improved codes where possible, and Σ w·loss."""
         shared = self.engine.share(coder)
         tasks = [self.engine.submit(steps.improve, held, shared, own) for held, own in self._with(codes)]
         losses = [self.engine.submit(steps.loss_of, task) for task in tasks]
@@ -320,7 +320,7 @@ class Spread:
         return unpacked(numbers, len(b) // n_codewords, n_codewords), b
 
     def sides(self, codes: Codes, n_codewords: int, shared: bool, directions: Floats | None) -> Sums:
-        """Sum up the left diagonal and the right side of the system, for vectors as `directions` stretch them."""
+        """Sum up the left diagonal and the right side of the system, for vectors stretched by `directions`."""
         found = self._added(steps.sides, codes, lambda held, own: (held, own, n_codewords, shared, directions))
         uses, b = steps.added(*found)
         return uses, b
@@ -332,7 +332,7 @@ class Spread:
         return np.asarray(steps.added(*found))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); of one shared codebook, (K,)."""
+        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
         found = self._sums(steps.uses, codes, lambda _, own: (own, n_codewords, selection))
         return np.asarray(sum(found[1:], found[0]))
 
@@ -346,7 +346,7 @@ class Spread:
         return self._gather([self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)])
 
     def _added(self, step: Callable[..., Any], codes: Codes, arguments: Callable[[Any, Any], tuple[Any, ...]]) -> Any:
-        """Return sums, no more than `FAN`: of more workers they are added up on these, in a tree."""
+        """Return sums, no more than `FAN`: with more workers they are added up on these, in a tree."""
         tasks = [self.engine.submit(step, *arguments(held, own)) for held, own in self._with(codes)]
         while len(tasks) > FAN:
             groups = [tasks[first : first + FAN] for first in range(0, len(tasks), FAN)]
@@ -360,13 +360,13 @@ class Spread:
         return np.cumsum((0, *self.sizes))
 
     def _split(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Deal rows, which ascend, out to those who hold them."""
+        """Distribute rows, at ascending positions, to those who hold them."""
         starts = self._starts()
         bounds = np.searchsorted(rows, starts)
         return [rows[a:b] - start for a, b, start in zip(bounds, bounds[1:], starts, strict=False)]
 
     def _watched(self, tasks: list[Any], report: Report | None) -> Codes:
-        """Wait until all are done, without bringing the results here."""
+        """Wait until all are done, without fetching the results."""
         self._gather([self.engine.submit(_done, task) for task in tasks], report)
         return tuple(tasks)
 
@@ -404,4 +404,4 @@ class _Moments:
 
 
 def _done(_: Any) -> None:
-    """Stand for a result that stays where it is."""
+    """Represent a result that stays where it is."""

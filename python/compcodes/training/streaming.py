@@ -1,8 +1,8 @@
-"""Online learning: batches that come one after another, and what is kept of those before.
+"""Online learning: batches that come one after another, and what is kept of the earlier ones.
 
-Of the vectors seen, the update needs only two sums, A = B Bᵀ and b = B X (Mairal et al., *Online dictionary learning
-for sparse coding*, 2009; Du & Wang propose it for these codes). They are as large for a million vectors as for a
-thousand.
+The update needs only two sums over the vectors seen so far, A = B Bᵀ and b = B X (Mairal et al., *Online dictionary
+learning for sparse coding*, 2009; Du & Wang propose it for these codes). They are as large for a million vectors as for
+a thousand.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from compcodes.training.trainer import Trainer
 __all__ = ["Past", "absorb"]
 
 ROUNDS = 20
-"""Updates for each batch."""
+"""Updates per batch."""
 FORGET = 0.4
-"""Share of the sums that each batch takes from them: their codes were chosen for codebooks that are no more. A small
-batch takes only as much as it brings."""
+"""The fraction of the sums that each batch makes them lose: their codes were chosen for codebooks that no longer exist.
+A small batch takes away only as much as it contributes."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Past:
     def prior(self, eta: float) -> Sums:
         """Return what the update adds to the sums of a batch.
 
-        For the plain loss they are the sums themselves. The error along a vector is no function of them; there the
-        codebooks at hand stand for the optimum of what was seen, and A, larger by what the term along adds on
-        average, for how fast the loss rises from there.
+        For the plain loss these are the sums themselves. The error along a vector is no function of them; in that case
+        the present codebooks represent the optimum for what was seen, and A, increased by what the term along adds on
+        average, represents how fast the loss rises from there.
         """
         if eta == 1:
             return self.A, self.b
@@ -46,10 +46,10 @@ class Past:
 
 
 def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) -> tuple[Floats, Past, float]:
-    """Go on from `codebooks` with the trainer's vectors, a batch; (codebooks, what to keep, mean loss of the batch).
+    """Continue from `codebooks` with the trainer's vectors, a batch; (codebooks, what to keep, mean loss of the batch).
 
-    `seen` says of how many vectors the codebooks are where nothing else is kept of them: then such vectors are assumed
-    to be like those of the batch.
+    `seen` is the number of vectors that the codebooks were trained on if nothing else is kept of them: these are then
+    assumed to be like those of the batch.
     """
     codes = trainer.encode(codebooks)
     A, b = trainer.sums(codes)
@@ -63,7 +63,7 @@ def absorb(trainer: Trainer, codebooks: Floats, past: Past | None, seen: float) 
     past = Past(codebooks, kept * past.A, kept * past.b)
     prior, loss = past.prior(eta), trainer.loss(codebooks, codes)
     in_past = np.einsum("ii->i", past.A) >= 1
-    # Where codebooks stand for the optimum of the past, they do so with the pull that held them there.
+    # If codebooks represent the optimum of the past, they do so with the pull that held them there.
     share = np.trace(A) / (np.trace(A) + np.trace(past.A)) if at_optimum else 1.0
     for round_ in range(ROUNDS):
         codebooks = trainer.update(codebooks, codes, share * trainer.pull(loss), prior)

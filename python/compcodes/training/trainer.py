@@ -1,7 +1,7 @@
-"""Training: codebooks given codes and codes given codebooks, in turn, until the objective settles.
+"""Training: codebooks given codes and codes given codebooks, alternating until the objective settles.
 
-The steps are the compiled core's and the solver's, and vectors are met only as `Shards`: here the steps are put
-together. The Rust crate's loop is made of the same steps, and held to the same codebooks by a test.
+The steps are those of the compiled core and the solver, and vectors are only accessed as `Shards`; this module combines
+the steps. The Rust crate's loop consists of the same steps, and a test checks that it yields the same codebooks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def normal_equations(
     sample_weight: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Sums:
-    """Assemble the linear system A D = b whose solution are the best codebooks for given codes.
+    """Assemble the linear system A D = b whose solution is the best codebooks for given codes.
 
     With B the (M·K, n) matrix of which codewords each vector uses, A = B Bᵀ and b = (X Bᵀ)ᵀ (Du & Wang,
     "Update the dictionary"). Both are sums over vectors: those of shards add up to those of the whole.
@@ -56,12 +56,12 @@ def normal_equations(
     A : (M·K, M·K) float64
         How often two codewords are used together, by weight.
     b : (M·K, d) float64
-        Sum of the vectors that use a codeword, by weight.
+        For each codeword, the sum of the vectors that use it, by weight.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, a code that is not below K, a row of `X` that is not finite, a negative weight.
+        Shapes that do not match, a code that is not below K, a row of `X` that is not finite, a negative weight.
 
     Examples
     --------
@@ -78,12 +78,12 @@ def normal_equations(
 
 
 EXACT = 1e-12
-"""Share of the variance below which a loss is rounding."""
+"""Share of the variance below which a loss is considered rounding."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gives."""
+    """The result of training."""
 
     codebooks: Floats
     codes: Codes
@@ -94,7 +94,7 @@ class Trained:
 class Trainer:
     """One training run over `shards` of vectors: its parameters, and the steps that share them.
 
-    `passes` is the number of passes over the vectors that progress is measured by, where it is not that of `run`.
+    `passes` is the number of passes over the vectors that progress is measured by, if it is not that of `run`.
     """
 
     shards: Shards
@@ -115,7 +115,7 @@ class Trainer:
     _pass: int = field(default=0, init=False)
 
     def with_loss(self, loss: losses.Loss, queries: Floats | None = None, directions: Floats | None = None) -> Trainer:
-        """Return the same trainer for another loss, by whose parameters rows count too.
+        """Return the same trainer for another loss, including the weights of rows that it determines.
 
         Its metric is that of the queries, or that of `directions` if these are given.
         """
@@ -141,7 +141,7 @@ class Trainer:
         codebooks = self.start(init) if isinstance(init, str) else init
         codes = self.encode(codebooks)
         partial = False
-        # Of as few vectors as codewords the start is exact, and nothing is left to learn.
+        # With no more vectors than codewords the start is exact, and nothing is left to learn.
         exact = self.loss(codebooks, codes) <= EXACT * self.variance
         for iteration in range(0 if exact else self.anneal):
             part = self.shards.part(codes, self.n_codewords, self.seed, iteration)
@@ -152,14 +152,14 @@ class Trainer:
             trainer._pass = self._pass
             codebooks, own = trainer.annealed(codebooks, part.codes, iteration)
             codes, partial, self._pass = self.shards.put(codes, part, own), True, trainer._pass
-        if partial:  # some codes are of codebooks long gone
+        if partial:  # some codes are for codebooks of long ago
             codes = self.shards.renewed(self.coder(codebooks), codes, self.within())
         now = self.loss(codebooks, codes)
         record(now)
         for _ in range(0 if exact else self.max_iter):
             better = self.updated(codebooks, codes, now)
             better_codes, after = self.improve(better, codes)
-            # The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
+            # The pull of codewords to their mean can cost more than new codes gain: what remains would be overfitting.
             if after > now:
                 break
             codebooks, codes, before, now = better, better_codes, now, after
@@ -169,7 +169,7 @@ class Trainer:
         return Trained(codebooks, codes, history)
 
     def start(self, init: str = "residual") -> Floats:
-        """Return codebooks (M, K, d) to begin with: by residual k-means, or of random vectors."""
+        """Return codebooks (M, K, d) to start from: by residual k-means, or of random vectors."""
         sizes = self.n_codebooks, self.n_codewords, self.selection, self.seed
         sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
         if init == "random":
@@ -177,7 +177,7 @@ class Trainer:
         return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
-        """Return codebooks for `codes`, and codes for these with noise."""
+        """Return codebooks for `codes`, and codes for these codebooks with noise."""
         codebooks = self.updated(codebooks, codes, self.loss(codebooks, codes))
         return codebooks, self.improve(self.perturbed(codebooks, iteration, self.anneal), codes)[0]
 
@@ -190,7 +190,7 @@ class Trainer:
         return self.shards.encode(self.coder(codebooks), self.within())
 
     def improve(self, codebooks: Floats, codes: Codes) -> tuple[Codes, float]:
-        """Return better codes where there are any, and the mean loss."""
+        """Return improved codes where possible, and the mean loss."""
         codes, loss = self.shards.improve(self.coder(codebooks), codes, self.within())
         return codes, loss / self.moments.weight
 
@@ -201,30 +201,30 @@ class Trainer:
     def perturbed(self, codebooks: Floats, iteration: int, iterations: int) -> Floats:
         """Return codebooks with noise to encode with: less in each iteration, and none in the last.
 
-        Codes that are best for the codebooks at hand hold these where they are; noise lets both move on to a
-        better optimum (Martinez et al., *LSQ++*, 2018, there "SR-D"). The objective may rise meanwhile, so
-        this is part of the start.
+        Codes that are best for the present codebooks hold these in place; noise lets both move on to a better optimum
+        (Martinez et al., *LSQ++*, 2018, there "SR-D"). The objective may rise in the process, so this is part of the
+        start.
         """
         deviation = self.moments.deviation
         return _finite(_core.perturbed(codebooks, deviation, self.selection, self.seed, iteration, iterations))
 
     @cached_property
     def moments(self) -> Moments:
-        """Sums of weights, mean and spread of the vectors."""
+        """Return sums of weights, mean and spread of the vectors."""
         return self.shards.moments(None)
 
     @cached_property
     def variance(self) -> float:
-        """The mean loss of approximating all vectors by their mean, but for η."""
+        """Return the mean loss of approximating all vectors by their mean, ignoring η."""
         directions = self.objective.directions
         return (self.moments if directions is None else self.shards.moments(directions)).variance
 
     def pull(self, objective: float) -> float:
-        """Weight of the pull of codewords to the mean of their codebook, in the unit of A's diagonal."""
+        """Return the weight of the pull of codewords to the mean of their codebook, in the unit of A's diagonal."""
         return _core.pull(self.shrinkage, self.n_codebooks, objective, self.variance, self.moments.mean_weight)
 
     def coder(self, codebooks: Floats) -> Pass:
-        """Return what the next pass encodes with; each pass has random numbers of its own."""
+        """Return the encoder of the next pass; each pass has random numbers of its own."""
         seed = _core.pass_seed(self.seed, self._pass)
         return Pass(codebooks, self.selection, self.objective, self.encoder.for_training(), seed)
 
@@ -258,19 +258,19 @@ class Trainer:
     def _descend(
         self, codes: Codes, start: Doubles, pull: float, past: Sums | None, directions: Floats | None
     ) -> Doubles:
-        """Return better unknowns than `start`, (M·K, d) or (K, d), for the inner-product loss, stretched as it is."""
+        """Return better unknowns than `start`, (M·K, d) or (K, d), for the inner-product loss; also stretched."""
         K, d, eta = self.n_codewords, start.shape[1], self.objective.eta
         uses, b = self.shards.sides(codes, K, self.selection != "group", directions)
         if not getattr(self.shards, "base", None):
-            b *= eta  # uuᵀx = x: the side of the inner-product loss is that of the plain one, η times
-        diagonal = uses * (1 + (eta - 1) / d)  # the term along x adds about that share
+            b *= eta  # uuᵀx = x: the right side for the inner-product loss is η times that of the plain one
+        diagonal = uses * (1 + (eta - 1) / d)  # the term along x adds approximately that share
         if past is not None:
             b += past[1] if directions is None else past[1] + (past[1] @ directions.T) @ directions
             uses, diagonal = uses + np.einsum("ii->i", past[0]), diagonal + np.einsum("ii->i", past[0])
         b += pull * _means(uses, start, K)
-        # Weights and codewords of any magnitude fit float32 then. Powers of two: nothing is rounded.
+        # Weights and codewords of any magnitude then fit float32. Powers of two: nothing is rounded.
         scale = 2.0 ** -max(np.floor(np.log2(uses.mean() or 1.0)), -1000.0)
-        # A batch may be of another magnitude than the codebooks that training goes on from.
+        # A batch may have another magnitude than the codebooks that training continues from.
         means = np.abs(b).max(axis=1) / np.maximum(uses, 1)
         size = 2.0 ** np.floor(np.log2(max(np.abs(start).max(), means.max()) or 1.0))
         before = None if past is None else (past[0] * scale).astype(np.float32)
@@ -284,13 +284,13 @@ class Trainer:
             return image
 
         ridge = self.ridge * scale * ((uses.mean() + pull) or 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by who calls
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is rejected by the caller
             found = solver.descend(apply, b * (scale / size), start / size, (diagonal + pull) * scale, ridge)
             unknowns: Doubles = size * found
         return unknowns
 
     def sums(self, codes: Codes) -> Sums:
-        """Return the two sides of the normal equations; of one codebook where the M are one."""
+        """Return the two sides of the normal equations; those of one codebook if the M are one."""
         M, K = self.n_codebooks, self.n_codewords
         A, b = self.shards.equations(codes, K)
         if self.selection != "group":
@@ -299,7 +299,7 @@ class Trainer:
         return A, b
 
     def reseeded(self, codebooks: Floats, codes: Codes, kept: Doubles | None = None) -> Floats:
-        """Return codebooks whose codewords without use make the worst vectors exact.
+        """Return codebooks in which unused codewords make the worst vectors exact.
 
         Codewords with a positive number in `kept`, (M·K,) or (K,), count as used.
         """
@@ -313,7 +313,7 @@ class Trainer:
         return _core.reseed(codebooks, uses, vectors, worst, self.selection)
 
     def within(self) -> Report | None:
-        """Progress of the next pass over the vectors as progress of the whole."""
+        """Return progress of the next pass over the vectors as progress of the whole."""
         report, done_before = self.report, self._pass
         passes = self.passes or self.anneal + self.max_iter + 2
         self._pass += 1
@@ -323,7 +323,7 @@ class Trainer:
 
 
 def _finite(codebooks: Floats) -> Floats:
-    """Refuse vectors whose codebooks float32 cannot hold."""
+    """Reject vectors whose codebooks float32 cannot hold."""
     if not np.isfinite(codebooks).all():
         raise _too_large()
     return codebooks
@@ -334,7 +334,7 @@ def _too_large() -> ArgumentValueError:
 
 
 def _means(uses: Doubles, start: Doubles, K: int) -> Doubles:
-    """Return the mean codeword of each codebook, by use, in the place of each of its codewords."""
+    """Return the mean codeword of each codebook, by use, in place of each of its codewords."""
     uses, books = uses.reshape(-1, K, 1), start.reshape(-1, K, start.shape[1])
     total = uses.sum(axis=1, keepdims=True)
     means = (uses * books).sum(axis=1, keepdims=True) / np.where(total > 0, total, 1)

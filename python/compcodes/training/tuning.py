@@ -1,9 +1,9 @@
-"""Choosing the parameters of the inner-product loss: what finds most on a sample of the data itself.
+"""Choosing the parameters of the inner-product loss: those that find most on a sample of the data itself.
 
-No formula gave values that suit data of equal norms (where the error along x decides) and of skewed ones (where the
-long vectors do). So codebooks are trained for a few iterations on a sample, candidates go on from there by one more,
-and the sample is searched. There are as many codewords as the model has: with fewer a smaller η is best, and would be
-chosen.
+No formula gave values that suit both data of equal norms (where the error along x decides) and skewed data (where the
+long vectors do). So codebooks are trained for a few iterations on a sample, candidates continue from there by one more,
+and the sample is searched. There are as many codewords as in the model: with fewer, a smaller η would be best, and
+would be chosen.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ __all__ = ["scaled", "tune"]
 SAMPLE = 8000
 """Vectors that candidates are trained on and that are searched."""
 QUERIES = 4000
-"""Of the set's own rows or of the sample queries: 1,000 cannot tell η = 4 from 8 on SIFT."""
+"""Queries, from the set's own rows or the sample queries: 1,000 cannot tell η = 4 from 8 on SIFT."""
 NEIGHBOURS = 10
 ITERATIONS = 4
-"""Of the training that candidates go on from. A whole training of five for each took three times as long and told
-neighbouring values apart no better: what is common to candidates is no noise between them."""
+"""Iterations of the training that candidates continue from. A separate training of five for each took three times as
+long and distinguished neighbouring values no better: what candidates have in common is no noise between them."""
 ETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ETA = 4.0
 POWERS = (0.0, 1.0, 2.0, 3.0, 4.0)
 POWER = 3.0
-"""Where the climb begins: sets of unequal norms that were tried ended at 3 or 4."""
+"""Where the climb begins: data sets of unequal norms that were tried ended at 3 or 4."""
 DEMANDS = (0.0, 0.5, 0.9)
 DEMAND = 0.5
 METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5
-"""What a metric must find more, over √queries: differences below are noise of few queries and of a short training."""
+"""How much more a metric must find, over √queries: smaller differences are noise of few queries and short training."""
 NOTABLY = 0.2
-"""The same for a smaller η than `ETA`: one iteration gives a larger one less than it is worth, and with a smaller one
-the first 200 hold fewer of the 100 best where the first 10 hold as many of 10."""
+"""The same for a smaller η than `ETA`: one iteration undervalues a larger η, and with a smaller one the first 200 hold
+fewer of the 100 best even if the first 10 hold as many of the best 10."""
 CANDIDATES = 8
-"""About as many as are tried, for the progress that is shown."""
+"""The approximate number of candidates that are tried, for the progress display."""
 COMMON = 3
-"""What the training that they go on from takes, beside one of them."""
+"""The relative time of the common training, compared with one candidate."""
 EQUAL_NORMS = 0.02
 """Standard deviation over mean of the norms below which weights by norm would all be 1."""
 
@@ -54,14 +54,14 @@ EQUAL_NORMS = 0.02
 def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | None) -> InnerProduct:
     """Return `loss` with the parameters that are not given chosen for the trainer's data.
 
-    The score of a candidate is the mean of two shares, over sample queries, or rows of the data where there are none:
-    how many find the true best first, and how many of the true 10 best are among the first 10 found. The sample is
-    smaller than the data, whose 10 best are nearer to a query: a best of the sample is like them, and without it a
-    smaller η is chosen for large sets than serves them. Both shares are those of the codes that training ends with and,
-    for a part that is larger the fewer vectors there are to a codeword, of codes chosen anew. The former flatter, as
-    nobody finds them again: in 16 bytes they are all but exact whatever the loss. The latter favour a smaller η than
-    serves large sets. Each parameter is climbed from a common value, the
-    weights first. The queries that are searched are not those that say which vectors are wanted.
+    The score of a candidate is the mean of two shares, over sample queries, or rows of the data if there are none: how
+    many find the true best first, and how many of the true 10 best are among the first 10 found. The sample is smaller
+    than the data, whose 10 best are nearer to a query: the best of the sample resembles them, and without it a smaller
+    η would be chosen than suits large sets. Both shares are those of the codes that training ends with and, for a part
+    that is larger the fewer vectors there are per codeword, of codes chosen from scratch. The former are too
+    optimistic, since nobody finds them again: with 16 bytes they are all but exact whatever the loss. The latter favour
+    a smaller η than suits large sets. Each parameter is climbed from a common value, the weights first. The queries
+    that are searched differ from those that determine which vectors are wanted.
     """
     if queries is None:
         loss = replace(loss, demand=0.0, metric=0.0)
@@ -69,8 +69,8 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
         loss = replace(loss, demand=loss.demand or 0.0, metric=loss.metric or 0.0)
     if None not in (loss.eta, loss.weight_power, loss.demand, loss.metric):
         return loss
-    trainer.shards.check()  # the rows that a sample has are not those that an error should name
-    if trainer.shards.shape[0] <= trainer.n_codewords:  # codes are exact, or so few vectors that nothing can be learnt
+    trainer.shards.check()  # an error should not name the row of a sample
+    if trainer.shards.shape[0] <= trainer.n_codewords:  # exact codes, or too few vectors to learn from
         return InnerProduct(loss.eta or ETA, loss.weight_power or 0.0, loss.demand or 0.0, loss.metric or 0.0)
     sample = Sample(trainer, loss, queries)
     if loss.weight_power is None:
@@ -127,7 +127,7 @@ def found_there(version: str, task: Task, loss: InnerProduct, trained: Trained) 
 class Sample:
     """Some vectors, some queries, and what is found with the losses tried so far.
 
-    Where vectors lie on several workers, candidates are tried there, a neighbour or two ahead of what is asked for.
+    If vectors lie on several workers, candidates are tried there, a neighbour or two in advance.
     """
 
     def __init__(self, trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | None) -> None:
@@ -165,7 +165,7 @@ class Sample:
         self.begun: dict[InnerProduct, Any] = {}
 
     def trained(self, loss: InnerProduct) -> Trained:
-        """Return the training that candidates of a metric go on from."""
+        """Return the training that candidates of a metric continue from."""
         if loss.metric not in self.common:
             anneal, rest = (ITERATIONS, 0) if self.trainer.anneal else (0, ITERATIONS)
             report = None if self.common else self._within()
@@ -175,7 +175,7 @@ class Sample:
         return self.common[loss.metric]
 
     def try_out(self, loss: InnerProduct) -> None:
-        """Have a candidate tried on a worker, if there are any."""
+        """Try a candidate on a worker, if there are any."""
         loss = _whole(loss)
         if self.engine is not None and loss not in self.scores and loss not in self.begun:
             trained = self.trained(loss)
@@ -190,7 +190,7 @@ class Sample:
             else:
                 self.try_out(loss)
                 self.scores[loss] = self.engine.gather([self.begun.pop(loss)])[0]
-            if self.report is not None:  # how many it takes is seen at the end
+            if self.report is not None:  # how many it takes is only known at the end
                 self.report(COMMON + min(len(self.scores), CANDIDATES), COMMON + CANDIDATES)
         return self.scores[loss]
 
@@ -203,7 +203,7 @@ class Sample:
         up: float = 0.0,
         down: float = 0.0,
     ) -> float:
-        """Return the value of a parameter from which neither neighbour is better: `up` so much, or `down`."""
+        """Return the value of a parameter from which neither neighbour is better, by at least `up` or `down`."""
 
         def changed(at: int) -> InnerProduct:
             change: dict[str, Any] = {name: values[at]}
@@ -225,7 +225,7 @@ class Sample:
         return values[at]
 
     def _within(self) -> Report | None:
-        """Progress of the common training as progress of the choice."""
+        """Return progress of the common training as progress of the choice."""
         report = self.report
         return report and (lambda done, total: report(COMMON * done, (COMMON + CANDIDATES) * total))
 
@@ -241,7 +241,7 @@ def scaled(Q: NDArray[np.float32], X: NDArray[np.float32]) -> NDArray[np.float32
     if min(largest) == 0:
         return Q
     exponents = [int(np.frexp(value)[1]) for value in largest]
-    # Products of about 1, of queries that are no subnormal numbers.
+    # Products of about 1, from queries that are not subnormal.
     shift = min(max(-sum(exponents), -100 - exponents[1]), 100 - exponents[1])
     scaled: NDArray[np.float32] = np.ldexp(Q, shift)
     return scaled

@@ -1,4 +1,4 @@
-"""Rows at length 1, for the metric "cosine": as they are read, without a copy of the whole."""
+"""Rows scaled to length 1 when read, for the metric "cosine", without a copy of the whole."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["unit", "unit_rows"]
 
 
 class _UnitRows(_core.UnitRows):
-    """What training uses of an array (n, d), its rows scaled to length 1; those of zeros stay.
+    """What training uses of an array (n, d), with its rows scaled to length 1; zero rows are left unchanged.
 
-    The core knows the class it derives from, and scales rows as it reads them.
+    The core knows its base class, and scales rows when it reads them.
     """
 
     ndim = 2
@@ -33,12 +33,12 @@ class _UnitRows(_core.UnitRows):
 
 
 def unit_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Look at `X` (n, d) as rows of length 1; slices, rows and chunks of it are computed when they are asked for."""
+    """Return `X` (n, d) with rows of length 1; slices, rows and chunks of it are computed on access."""
     return cast(NDArray[Any], _UnitRows(X))
 
 
 def unit(X: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the rows of `X` (n, d) scaled to length 1; those of zeros stay, those not finite become NaN."""
+    """Return the rows of `X` (n, d) scaled to length 1; zero rows stay, those that are not finite become NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         rows = np.asarray(X, dtype=np.float32).astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))

@@ -1,12 +1,13 @@
-//! Encodes and searches with a file, and prints what it finds: the tests hold it to what Python finds with the same file.
+//! Encodes and searches with a file, and prints what it finds: the tests hold it to what Python finds with the same
+//! file.
 //!
 //!     cargo run --release -p compcodes --example files -- read FILE VECTORS
 //!     cargo run --release -p compcodes --example files -- write FILE VECTORS DIMENSION ENCODER ETA
 //!
-//! VECTORS are numbers of 32 bits, row by row; `write` trains a model with them first, and writes it to FILE. Printed are
-//! the codes of all vectors (unless the model has lists, where codes are of what centroids leave), and the ids and bits of
-//! the scores that an index of the file, or a new one of the model, finds for the first three vectors after it was given
-//! all of them.
+//! VECTORS are numbers of 32 bits, row by row; `write` trains a model with them first, and writes it to FILE. Printed
+//! are the codes of all vectors (unless the model has lists, where codes are of what centroids leave), and the ids and
+//! bits of the scores that an index of the file, or a new one of the model, finds for the first three vectors after it
+//! was given all of them.
 
 use compcodes::encode::{Encoding, Loss, Start};
 use compcodes::index::Settings;

@@ -1,4 +1,4 @@
-//! What can go wrong, in the words a caller needs.
+//! What can go wrong, in terms that help the caller.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for cannot be done as things are, whatever the arguments; or parts of a file do not fit each other.
+    /// The request cannot be carried out in the present state, whatever the arguments; or parts of a file do not fit
+    /// each other.
     #[error("{0}")]
     Invalid(String),
-    /// An argument has a shape or value that cannot be used. Its name is kept apart for callers that know it by another
-    /// one.
+    /// An argument has an unusable shape or value. Its name is kept separately, for callers that know it by a different
+    /// name.
     #[error("{}", told(name, problem))]
     Argument {
         /// The argument's name.
         name: &'static str,
-        /// Its value or shape, and what would be right.
+        /// Its value or shape, and what would be valid.
         problem: String,
     },
     /// A vector holds NaN, an infinity, or a value that is infinite in 32 bits.
@@ -26,21 +27,21 @@ pub enum Error {
     NotFinite {
         /// The argument's name.
         what: &'static str,
-        /// The lowest such row.
+        /// The lowest row with such a value.
         row: usize,
     },
     /// The [`Monitor`](crate::monitor::Monitor) asked to stop.
     #[error("cancelled")]
     Cancelled,
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A file is not one of ours, is damaged, or is of a later version.
+    /// A file is not one of ours, is damaged, or is from a later version.
     #[error("{}: {reason}", path.display())]
     Format {
         /// The file.
@@ -51,7 +52,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same of an argument of another name: what the caller gave, and we know as `from`.
+    /// The same error with the argument renamed from `from` to `to`, if it is about `from`: callers may use a different
+    /// name.
     pub(crate) fn renamed(self, from: &'static str, to: &'static str) -> Self {
         match self {
             Self::Argument { name, problem } if name == from => Self::Argument { name: to, problem },
@@ -61,7 +63,7 @@ impl Error {
     }
 }
 
-/// A problem may be with an element of the argument: `[3] is …`.
+/// A problem may concern an element of the argument: `[3] is …`.
 fn told(name: &str, problem: &str) -> String {
     if problem.starts_with('[') { format!("{name}{problem}") } else { format!("{name} {problem}") }
 }
@@ -78,7 +80,7 @@ macro_rules! argument {
 }
 pub(crate) use argument;
 
-/// What is stored has another checksum than it was stored with.
+/// The stored data does not match its checksum.
 pub(crate) fn damaged(what: &str) -> Error {
     invalid!("damaged: the checksum of {what} does not match")
 }

@@ -2,10 +2,11 @@
 //!
 //! # Modules
 //!
-//! They stand in the order of the way of the data, and use those above them: [`vectors`] are what is encoded; each is
-//! approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the codebooks; [`codes`]
-//! are packed for the [`scan`], which finds the best of them for the tables of a query; [`search`] compares the vectors
-//! themselves. A [`model`] and its codes make an [`index`], and [`io`] writes both to files.
+//! The modules are listed in the order of the data flow, and each uses only those before it: [`vectors`] are encoded;
+//! each is approximated by a sum of codewords from [`codebooks`]; [`encode`] finds the codes and [`train`] the
+//! codebooks; [`codes`] are packed for the [`scan`], which finds the best of them given the tables of a query;
+//! [`search`] compares the vectors themselves. A [`model`] and its codes make up an [`index`], and [`io`] writes both
+//! to files.
 
 pub mod error;
 pub mod monitor;
@@ -34,6 +35,6 @@ pub use codebooks::{Codebooks, Selection};
 pub use error::{Error, Result};
 pub use index::Index;
 pub use model::Model;
-/// The crate whose arrays the interface takes and gives, of the version that fits.
+/// The crate whose arrays the interface uses, in the matching version.
 pub use ndarray;
 pub use vectors::metric::Metric;

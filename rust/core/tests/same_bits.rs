@@ -25,11 +25,11 @@ impl Random {
     }
 }
 
-/// Vectors around a few centres, (n, d).
+/// Vectors around a few centers, (n, d).
 fn vectors(n: usize, d: usize, seed: u64) -> Array2<f32> {
     let mut random = Random(seed);
-    let centres = Array2::from_shape_simple_fn((9, d), || 4.0 * random.near());
-    Array2::from_shape_fn((n, d), |(i, j)| centres[[i * 7 % 9, j]] + random.near())
+    let centers = Array2::from_shape_simple_fn((9, d), || 4.0 * random.near());
+    Array2::from_shape_fn((n, d), |(i, j)| centers[[i * 7 % 9, j]] + random.near())
 }
 
 fn codebooks(m: usize, k: usize, d: usize, seed: u64) -> Codebooks {
@@ -49,7 +49,7 @@ fn of_codes(codes: &Array2<u8>) -> u64 {
     digest(codes.iter().copied())
 }
 
-/// Of the bits of numbers.
+/// The digest of the bits of numbers.
 fn of_numbers(numbers: &[f32]) -> u64 {
     digest(numbers.iter().flat_map(|value| value.to_bits().to_le_bytes()))
 }
@@ -151,8 +151,8 @@ const CODES: [u64; 18] = [
     0x6C00_9DAC_31CF_55C8,
     0xD623_9851_2269_CA36,
 ];
-/// By the squared error, and by the loss for inner products.
+/// Codes in groups, by the squared error and by the loss for inner products.
 const IN_GROUPS: [u64; 2] = [0x156F_8971_7031_CE1D, 0x92A3_8DCC_9C3E_B658];
-/// The same: codebooks, and the codes of the training.
+/// For the same two losses: codebooks, and the codes of the training.
 const TRAINED: [(u64, u64); 2] =
     [(0xAFFF_1D6A_87BF_DAF1, 0xC17D_5C86_B716_5358), (0x065A_BCE4_05D3_2D6E, 0x73EA_1150_AE8C_E9AB)];

@@ -200,7 +200,8 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
     let mut allowed = vec![0; n.div_ceil(64)];
     (0..n).filter(|_| r.below(filter.unwrap_or(1)) == 0).for_each(|n| allowed[n / 64] |= 1u64 << (n % 64));
 
-    // The segments: whole blocks, the later ones beyond 32 bits; or as lists lie, end to end and in any order of positions.
+    // The segments: whole blocks, the later ones beyond 32 bits; or as lists lie, end to end and in any order of
+    // positions.
     let are_lists = n_segments > 1 && r.below(2) == 0;
     let unit = if are_lists { 1 } else { 64 };
     let mut cuts: Vec<usize> =
@@ -426,7 +427,7 @@ fn a_monitor_hears_of_every_vector_and_can_stop() {
     assert!(matches!(stopped, Err(compcodes::Error::Cancelled)));
 }
 
-/// Whether a search with `m` tables over 100 vectors of 3 columns is refused.
+/// Whether a search with `m` tables over 100 vectors of 3 columns is rejected.
 fn refused(m: usize, adjust: Adjust<'_>, allowed: Option<&[u64]>) -> bool {
     let packed = PackedCodes::pack(Array2::zeros((100, 3)).view()).unwrap();
     let tables = Tables::from_array(Array3::zeros((1, m, 256)).view()).unwrap();

@@ -23,9 +23,9 @@ macro_rules! rows {
                 #[doc = stringify!($type)]
                 $variant(PyReadonlyArray2<'py, $type>),
             )*
-            /// Such an array, its rows scaled to length 1 as they are read.
+            /// Such an array, with its rows scaled to length 1 when they are read.
             Unit(Box<Rows<'py>>),
-            /// Such an array less rows of another.
+            /// Such an array minus rows of another one.
             Rest(Box<(Rows<'py>, Rows<'py>)>, Py<RestRows>),
             /// Some rows of such an array.
             Some(Box<Rows<'py>>, Py<SomeRows>),
@@ -41,7 +41,7 @@ macro_rules! rows {
                 None
             }
 
-            /// As the core reads it.
+            /// The view that the core reads.
             pub(crate) fn view(&self) -> Box<dyn Vectors + Send + '_> {
                 match self {
                     $(Self::$variant(array) => Box::new(array.as_array()),)*
@@ -57,7 +57,7 @@ macro_rules! rows {
 }
 rows!(F32: f32, F16: f16, F64: f64, U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64);
 
-/// Vectors less the rows of others, with what they are read from.
+/// Vectors minus the rows of others, together with what they are read from.
 struct OwnedRest<'a> {
     x: Box<dyn Vectors + Send + 'a>,
     base: Box<dyn Vectors + Send + 'a>,
@@ -80,7 +80,7 @@ impl Vectors for OwnedRest<'_> {
     }
 }
 
-/// Some rows of vectors, with what they are read from.
+/// Some rows of vectors, together with what they are read from.
 struct OwnedSome<'a> {
     x: Box<dyn Vectors + Send + 'a>,
     some: &'a Py<SomeRows>,
@@ -100,7 +100,7 @@ impl Vectors for OwnedSome<'_> {
     }
 }
 
-/// Some rows of an array (n, d), by position, where they are: the core reads them without a copy.
+/// Some rows of an array (n, d), by position: the core reads them in place, without a copy.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct SomeRows {
     array: Py<PyAny>,
@@ -129,7 +129,7 @@ impl SomeRows {
     }
 }
 
-/// A numpy array (n, d) that the core reads with its rows scaled to length 1.
+/// A numpy array (n, d) whose rows the core reads scaled to length 1.
 #[pyclass(frozen, subclass, module = "compcodes._core")]
 pub(crate) struct UnitRows {
     #[pyo3(get)]
@@ -186,7 +186,7 @@ pub(crate) fn codebooks(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Codebo
     Codebooks::new(array.as_array().to_owned()).map_err(crate::errors::to_python)
 }
 
-/// Directions (r, d), f32; none where there are no rows.
+/// Directions (r, d), f32; `None` if there are no rows.
 pub(crate) fn directions(array: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Directions>> {
     let Some(array) = array else { return Ok(None) };
     let untyped = of_rank(array, "directions", "(r, d)", 2)?;
@@ -196,7 +196,7 @@ pub(crate) fn directions(array: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Di
     (rows.nrows() > 0).then(|| Directions::new(rows).map_err(crate::errors::to_python)).transpose()
 }
 
-/// One number for each row, f64.
+/// One number per row, f64.
 pub(crate) fn numbers<'py>(array: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, f64>> {
     let untyped = of_rank(array, name, "(n,)", 1)?;
     array.extract().map_err(|_| dtype(untyped, name, "float64"))
@@ -214,7 +214,7 @@ pub(crate) fn queries<'py>(array: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArra
     array.extract().map_err(|_| dtype(untyped, "Q", "float32"))
 }
 
-/// A numpy array of as many dimensions as `shape` names.
+/// A numpy array with as many dimensions as `shape` names.
 fn of_rank<'a, 'py>(
     array: &'a Bound<'py, PyAny>,
     name: &str,
@@ -224,7 +224,8 @@ fn of_rank<'a, 'py>(
     let Ok(array) = array.cast::<PyUntypedArray>() else {
         return Err(wrong_type(name, format!("is {}: want a numpy array", array.get_type())));
     };
-    // Fields of records, for one: their rows may begin between the numbers' places, which the core could not address.
+    // Fields of records, for example: their rows may begin between the places of numbers, which the core could not
+    // address.
     let size = array.dtype().itemsize() as isize;
     let aligned = array.getattr("flags")?.getattr("aligned")?.is_truthy()?;
     if !aligned || size == 0 || array.strides().iter().any(|stride| stride % size != 0) {
@@ -248,14 +249,14 @@ fn dtype(array: &Bound<'_, PyUntypedArray>, name: &str, want: &str) -> PyErr {
     wrong_type(name, format!("has dtype {have}{order}: want {want}"))
 }
 
-/// Weights of rows, f64, if there are any.
+/// The weights of rows, f64, if there are any.
 pub(crate) fn weights_of<'py>(
     weights: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<PyReadonlyArray1<'py, f64>>> {
     weights.map(|weights| numbers(weights, "sample_weight")).transpose()
 }
 
-/// As the core takes them; they are copied only if they are not one after the other.
+/// The weights in the form the core takes; they are copied only if they are not contiguous.
 pub(crate) fn in_a_row<'a>(numbers: &'a Option<PyReadonlyArray1<'_, f64>>) -> Option<Cow<'a, [f64]>> {
     numbers.as_ref().map(|numbers| match numbers.as_slice() {
         Ok(numbers) => Cow::Borrowed(numbers),

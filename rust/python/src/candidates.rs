@@ -1,4 +1,4 @@
-//! Candidates of a search, which wait for exact scores.
+//! Candidates of a search that are still to be scored exactly.
 
 use crate::arrays::{Rows, queries};
 use crate::index::Certified;
@@ -12,17 +12,17 @@ use pyo3::types::PyList;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// Vectors that wait for exact scores.
+/// Vectors that are still to be scored exactly.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Candidates {
     pub(crate) candidates: compcodes::index::Candidates,
-    /// Those of their ids, where vectors have keys.
+    /// The keys of their ids, if vectors have keys.
     pub(crate) keys: Option<Vec<String>>,
 }
 
 #[pymethods]
 impl Candidates {
-    /// The ids of all of them, (m,) i64, or a list of their keys.
+    /// The ids of all candidates, (m,) i64, or a list of their keys.
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.keys {
             Some(keys) => Ok(PyList::new(py, keys)?.into_any()),
@@ -30,7 +30,7 @@ impl Candidates {
         }
     }
 
-    /// (scores, ids, certified) of the k best; `vectors` are those of the ids, or those of `row_ids` in any order.
+    /// (scores, ids, certified) for the k best; `vectors` are those of the ids, or those of `row_ids` in any order.
     #[pyo3(signature = (queries, k, vectors, row_ids=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn rerank<'py>(

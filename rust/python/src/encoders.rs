@@ -1,4 +1,4 @@
-//! The encoders: made of codebooks, and used pass after pass.
+//! The encoders: built from codebooks, and used pass after pass.
 
 use crate::arrays::{codebooks, codes, directions};
 use crate::errors::{to_python, wrong_value};
@@ -18,7 +18,7 @@ pub(crate) fn selection(name: &str) -> PyResult<Selection> {
     name.parse().map_err(to_python)
 }
 
-/// Beams are no wider: memory and time grow with them.
+/// The limit on the width of beams: memory and time grow with it.
 const WIDEST: usize = 4096;
 
 fn width(width: usize) -> PyResult<usize> {
@@ -65,7 +65,7 @@ pub(crate) struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the others.
+    /// `encoding` is ("greedy", 0), ("beam", width) or ("local-search", rounds), whose `start` is one of the other two.
     #[new]
     #[pyo3(signature = (codebooks, selection="group", eta=1.0, encoding=None, seed=0, n_jobs=None, start=None, directions=None, groups=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -109,7 +109,7 @@ impl Encoder {
         Ok(codes.into_pyarray(py))
     }
 
-    /// (codes, errors before, errors after): new codes where they are better than those given.
+    /// (codes, errors before, errors after): new codes where they are better than the given ones.
     #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn improve<'py>(
@@ -150,7 +150,7 @@ pub(crate) struct SubspaceEncoder {
 
 #[pymethods]
 impl SubspaceEncoder {
-    /// `words` (K, d_m) f32 of each subspace, `rotation` (d, Σ d_m) f32.
+    /// `words` (K, d_m) f32 for each subspace, `rotation` (d, Σ d_m) f32.
     #[new]
     #[pyo3(signature = (words, rotation=None))]
     fn new(
@@ -162,8 +162,8 @@ impl SubspaceEncoder {
         Ok(Self { encoder: encode::SubspaceEncoder::new(&words, rotation).map_err(to_python)? })
     }
 
-    /// Of codebooks in subspaces: the dimensions of each, and a basis (d, Σ d_m) f32 of all if they are not the
-    /// dimensions themselves. Encodes as a model of these does.
+    /// Builds the encoder from codebooks in subspaces: `sizes` are the dimensions of each; a basis (d, Σ d_m) f32 spans
+    /// them all, unless they consist of the dimensions themselves. Encodes exactly like a model of these codebooks.
     #[staticmethod]
     #[pyo3(signature = (codebooks, sizes, basis=None))]
     fn of(
@@ -193,7 +193,7 @@ impl SubspaceEncoder {
         Ok(codes.into_pyarray(py))
     }
 
-    /// (codes, errors before, errors after): new codes where they are better than those given.
+    /// (codes, errors before, errors after): new codes where they are better than the given ones.
     #[pyo3(signature = (x, codes, n_jobs=None, progress=None))]
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn improve<'py>(

@@ -1,4 +1,4 @@
-//! The normal equations of the update of codebooks.
+//! The normal equations of the codebook update.
 
 use crate::arrays::{Rows, codes, directions, in_a_row, weights_of};
 use crate::errors::wrong_value;
@@ -32,7 +32,7 @@ pub(crate) fn normal_equations<'py>(
     Ok((equations.a.into_pyarray(py), equations.b.into_pyarray(py)))
 }
 
-/// The diagonal of A and b, (M·K,) and (M·K, d) f64; of K codewords where they are `shared`.
+/// The diagonal of A and b, (M·K,) and (M·K, d) f64; for K codewords if they are `shared`.
 #[pyfunction]
 #[pyo3(signature = (x, codes, n_codewords, shared=false, sample_weight=None, n_jobs=None, directions=None))]
 #[expect(clippy::type_complexity, reason = "two arrays")]
@@ -58,7 +58,7 @@ pub(crate) fn sides<'py>(
     Ok((diagonal.into_pyarray(py), b.into_pyarray(py)))
 }
 
-/// Σ w b (p̄ + `extra` u⟨u, p̄⟩)ᵀ for `p` (M·K, d) f64, or (K, d) of a shared codebook.
+/// Σ w b (p̄ + `extra` u⟨u, p̄⟩)ᵀ for `p` (M·K, d) f64, or (K, d) for a shared codebook.
 #[pyfunction]
 #[pyo3(signature = (x, codes, n_codewords, p, extra, sample_weight=None, n_jobs=None, directions=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -102,7 +102,7 @@ pub(crate) fn multiply<'py>(
     Ok(run(py, n_jobs, None, |_| Ok(compcodes::train::multiply(a, p)))?.into_pyarray(py))
 }
 
-/// The sum of the vectors that use a codeword, (M·K, d) f64.
+/// For each codeword, the sum of the vectors that use it, (M·K, d) f64.
 #[pyfunction]
 #[pyo3(signature = (x, codes, n_codewords, n_jobs=None))]
 pub(crate) fn sums<'py>(

@@ -9,7 +9,7 @@ pyo3::import_exception!(compcodes.errors, ArgumentValueError);
 
 pub(crate) fn to_python(error: Error) -> PyErr {
     match error {
-        // With the number of the error Python makes it a FileNotFoundError, a PermissionError and so on.
+        // Given the error number, Python makes it a FileNotFoundError, a PermissionError and so on.
         Error::Io { path, source } => match source.raw_os_error() {
             Some(number) => PyOSError::new_err((number, reason(&source), path.into_os_string())),
             None => PyOSError::new_err(format!("{}: {source}", path.display())),
@@ -23,18 +23,18 @@ pub(crate) fn to_python(error: Error) -> PyErr {
     }
 }
 
-/// Python's error about an argument, by the name that it has there: where the core says `queries`, Python says `Q`.
+/// Python's error about an argument, by its name in Python: what the core calls `queries`, Python calls `Q`.
 pub(crate) fn wrong_value(name: &str, problem: impl Into<String>) -> PyErr {
     let name = if name == "queries" { "Q" } else { name };
     ArgumentValueError::new_err((name.to_owned(), problem.into()))
 }
 
-/// As [`wrong_value`], of an argument of a wrong type or dtype.
+/// Like [`wrong_value`], for an argument of a wrong type or dtype.
 pub(crate) fn wrong_type(name: &str, problem: String) -> PyErr {
     ArgumentTypeError::new_err((name.to_owned(), problem))
 }
 
-/// What the system says, without the number that Rust appends and Python prepends.
+/// The system's message, without the number that Rust appends and Python prepends.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

@@ -1,28 +1,28 @@
-//! Memory: what is large comes from the system and goes back to it when it is freed.
+//! Memory: large allocations come from the system and go back to it when they are freed.
 //!
-//! The C library of most Linux systems does so only until a large piece is freed for the first time. Then it keeps what is
-//! freed for later, up to 64 MB in the heap of each thread, and what each step of training needs would add up.
+//! The C library of most Linux systems does so only until a large allocation is freed for the first time. From then on
+//! it keeps what is freed, up to 64 MB in the heap of each thread, and what each step of training needs would add up.
 
 #![allow(unsafe_code)] // to be an allocator
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// Bytes from which on the system is asked.
+/// Allocations from this size on, in bytes, come from the system.
 const LARGE: usize = 8 << 20;
 
-/// The heap of the compiled part.
+/// The allocator of the compiled part.
 pub(crate) struct Heap;
 
-/// Whether the system gives and takes what has this layout.
+/// Whether allocations with this layout come from the system.
 fn is_large(layout: Layout) -> bool {
     cfg!(target_os = "linux") && layout.size() >= LARGE && layout.align() <= 4096
 }
 
-// SAFETY: every piece goes back to where it came from, since that follows from its layout alone. The system's pieces are
-// whole pages, hence aligned, and zero.
+// SAFETY: every allocation goes back to where it came from, since that depends on its layout alone. The system's
+// allocations are whole pages, hence aligned, and zeroed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise; and see `pages`.
+        // SAFETY: promised by the caller; and see `pages`.
         unsafe { if is_large(layout) { pages::map(layout.size()) } else { System.alloc(layout) } }
     }
 
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; a piece with a large layout is one that `pages` gave.
+        // SAFETY: as above; an allocation with a large layout came from `pages`.
         unsafe { if is_large(layout) { pages::unmap(at, layout.size()) } else { System.dealloc(at, layout) } }
     }
 
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: as above.
             (true, true) => unsafe { pages::remap(at, layout.size(), size) },
             _ => {
-                // SAFETY: both pieces hold what is copied, and they are two.
+                // SAFETY: both allocations hold what is copied, and they do not overlap.
                 unsafe {
                     let to = self.alloc(new);
                     if !to.is_null() {
@@ -64,29 +64,29 @@ unsafe impl GlobalAlloc for Heap {
 mod pages {
     use std::ptr::null_mut;
 
-    /// Pages of zeros for `size` bytes, or null.
+    /// Zeroed pages for `size` bytes, or null.
     pub(super) unsafe fn map(size: usize) -> *mut u8 {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping touches nothing that there is.
+        // SAFETY: a new mapping does not touch existing ones.
         let at = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
         if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
     }
 
-    /// Gives back what `map` or `remap` gave.
+    /// Returns what `map` or `remap` allocated.
     pub(super) unsafe fn unmap(at: *mut u8, size: usize) {
-        // SAFETY: the caller has no use for it any more.
+        // SAFETY: the caller no longer uses it.
         unsafe { libc::munmap(at.cast(), size) };
     }
 
-    /// The same pages in another number, maybe elsewhere; or null, and they are as they were.
+    /// Resizes pages, perhaps by moving them; or returns null and leaves them unchanged.
     pub(super) unsafe fn remap(at: *mut u8, size: usize, new: usize) -> *mut u8 {
-        // SAFETY: the caller knows it by the new place alone.
+        // SAFETY: from now on the caller uses only the new address.
         let at = unsafe { libc::mremap(at.cast(), size, new, libc::MREMAP_MAYMOVE) };
         if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
     }
 }
 
-/// Elsewhere nothing is large.
+/// On other systems nothing is large.
 #[cfg(not(target_os = "linux"))]
 mod pages {
     pub(super) unsafe fn map(_: usize) -> *mut u8 {

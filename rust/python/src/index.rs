@@ -22,22 +22,22 @@ use std::sync::Arc;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-/// Scores, names, and (nq,) bool: whose results are proven exact.
+/// Scores, names, and (nq,) bool: for which queries the results are proven exact.
 pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
 pub(crate) type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
 
-/// A number for each of some vectors, of their codes and lists.
+/// Computes a number for each of some vectors, from their codes and lists.
 type Beside =
     fn(&compcodes::Model, &dyn Vectors, ArrayView2<'_, u8>, Option<&[u32]>, &dyn Monitor) -> Result<Vec<f32>>;
 
-/// Codes and table entries below which a search takes less time than to wake up other threads for it.
+/// Codes and table entries below which a search takes less time than waking up other threads for it.
 const BRIEF: usize = 16_000_000;
-/// Vectors that are added, removed or replaced in less time than it takes to wake up other threads for it.
+/// The number of vectors that are added, removed or replaced in less time than waking up other threads takes.
 const FEW: usize = 4096;
 
-/// Codes, ids and the model; searched by many threads at once. A change is prepared while they search, and made between
-/// two searches: a search sees all of it or nothing.
+/// Codes, ids and the model; searched by many threads at once. A change is prepared while they search, and applied
+/// between two searches: a search sees all of it or nothing.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Index {
     index: Shared<compcodes::Index>,
@@ -53,8 +53,8 @@ impl Index {
         self.index.peek()
     }
 
-    /// Prepares a change and makes it; returns how many vectors it adds, removes or replaces. After an exception nothing
-    /// is changed.
+    /// Prepares a change and applies it; returns how many vectors it adds, removes or replaces. After an exception
+    /// nothing is changed.
     fn change(
         &self,
         py: Python<'_>,
@@ -73,7 +73,7 @@ impl Index {
 
     fn commit(&self, py: Python<'_>, n_jobs: Option<i64>, turn: Turn, change: Change) -> PyResult<usize> {
         let change = Box::new(change); // which may be handed back
-        // Where nobody searches it takes no thread to wait on.
+        // If nobody is searching, no other thread needs to wait for this.
         let here_and_now = if change.n() <= FEW {
             let apply = |index: &mut compcodes::Index, change: Box<Change>| index.apply(*change);
             here(py, || self.index.try_commit(&turn, change, apply))?
@@ -95,7 +95,7 @@ impl Index {
         done.map_err(to_python)
     }
 
-    /// Reads the index, off the interpreter lock since it may take a while.
+    /// Reads the index, without the interpreter lock since it may take a while.
     fn look<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&compcodes::Index) -> T + Send) -> PyResult<T> {
         let pool = pool(None)?;
         py.detach(|| {
@@ -104,7 +104,7 @@ impl Index {
         })
     }
 
-    /// What the index keeps beside the codes of vectors, (n,) f32.
+    /// What the index keeps alongside the codes of vectors, (n,) f32.
     fn beside<'py>(
         &self,
         py: Python<'py>,
@@ -129,7 +129,7 @@ impl Index {
     }
 }
 
-/// How many lists a search goes through.
+/// How many lists to search.
 pub(crate) fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
     match (n_probe, recall) {
         (Some(n), _) => Reach::Lists(n),
@@ -181,7 +181,7 @@ impl Index {
         })
     }
 
-    /// What `save` writes.
+    /// The bytes that `save` writes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = |index: Look, monitor: &dyn Monitor| index.to_bytes(monitor);
         Ok(PyBytes::new(py, &run_holding(py, None, None, |stop| self.index.look(stop), bytes)?))
@@ -236,7 +236,7 @@ impl Index {
         Ok(sizes.map(|sizes| wide(sizes).into_pyarray(py)))
     }
 
-    /// How far lists have drifted from those of training, 0 to 1.
+    /// How far the lists have drifted from those of training, 0 to 1.
     fn drift(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.look(py, compcodes::Index::drift)
     }
@@ -281,7 +281,7 @@ impl Index {
         self.change(py, n_jobs, prepare).map(drop)
     }
 
-    /// Puts codes in the place of those of the vectors with these ids.
+    /// Replaces the codes of the vectors with these ids.
     #[pyo3(signature = (codes, ids, side=None, n_jobs=None, lists=None))]
     fn update_codes(
         &self,
@@ -304,7 +304,7 @@ impl Index {
         self.change(py, n_jobs, prepare).map(drop)
     }
 
-    /// ‖x‖² / ⟨x, x̄⟩ of each row, (n,) f32.
+    /// ‖x‖² / ⟨x, x̄⟩ for each row, (n,) f32.
     #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn scales<'py>(
         &self,
@@ -317,7 +317,7 @@ impl Index {
         self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::scales_in)
     }
 
-    /// ‖x − x̄‖ of each row, rounded up, (n,) f32.
+    /// ‖x − x̄‖ for each row, rounded up, (n,) f32.
     #[pyo3(signature = (x, codes, n_jobs=None, lists=None))]
     fn residuals<'py>(
         &self,
@@ -330,7 +330,7 @@ impl Index {
         self.beside(py, (x, codes, lists), n_jobs, compcodes::Model::residuals_in)
     }
 
-    /// Refuses rows of `x` that `add` refuses whatever their codes are.
+    /// Rejects rows of `x` that `add` rejects whatever their codes are.
     #[pyo3(signature = (x, n_jobs=None))]
     fn check_vectors(&self, py: Python<'_>, x: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<()> {
         let rows = Rows::new(x, "X")?;
@@ -339,7 +339,7 @@ impl Index {
         run_holding(py, n_jobs, None, |stop| self.index.look(stop), check)
     }
 
-    /// How many vectors there were with these ids.
+    /// Returns how many vectors were removed.
     #[pyo3(signature = (ids, n_jobs=None))]
     fn remove(&self, py: Python<'_>, ids: Any<'_, '_>, n_jobs: Option<i64>) -> PyResult<usize> {
         let names = Names::new(ids, "ids")?;
@@ -354,7 +354,7 @@ impl Index {
     #[pyo3(signature = (other, n_jobs=None))]
     fn merge(&self, py: Python<'_>, other: Bound<'_, Index>, n_jobs: Option<i64>) -> PyResult<()> {
         let other = &other.get().index;
-        // In its turn: what waits for a turn must not look at an index meanwhile, for it may be this one.
+        // In its turn: whoever waits for a turn must not hold a look at an index meanwhile, since it may be this one.
         let looks = |stop: Stop<'_>| {
             let turn = self.index.turn(stop)?;
             Ok((turn, self.index.look(stop)?, other.look(stop)?))
@@ -366,7 +366,8 @@ impl Index {
         self.commit(py, n_jobs, turn, change).map(drop)
     }
 
-    /// (scores, ids) of the k best for each query; with `vectors`, by exact scores of the `n_candidates` best by code.
+    /// (scores, ids) of the k best for each query; with `vectors`, by exact scores among the `n_candidates` best by
+    /// code.
     #[pyo3(signature = (
         queries, k, vectors=None, n_candidates=0, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
         recall=None,
@@ -411,7 +412,7 @@ impl Index {
                 && vectors.is_none()
                 && work < if n_jobs == Some(1) { 4 * BRIEF } else { BRIEF }
         };
-        // Where a change is under way there is nothing brief about it.
+        // If a change is under way, the search may not be brief.
         if let Some(index) = self.index.try_look()
             && brief(&index)
         {
@@ -421,7 +422,7 @@ impl Index {
         run_holding(py, n_jobs, progress, |stop| self.index.look(stop), search)?.into_python(py)
     }
 
-    /// (starts, ids, scores) of all vectors that score at least `floors`, a number for each query.
+    /// (starts, ids, scores) of all vectors that score at least `floors`, one number per query.
     #[pyo3(signature = (queries, floors, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search_above<'py>(
@@ -447,7 +448,7 @@ impl Index {
         Ok((starts(py, firsts), names.into_python(py)?, scores.into_pyarray(py)))
     }
 
-    /// (scores, ids, certified): like `search`, and (nq,) bool says whose results are proven exact.
+    /// (scores, ids, certified): like `search`, and (nq,) bool tells for which queries the results are proven exact.
     #[pyo3(signature = (queries, k, vectors, n_candidates, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search_certified<'py>(
@@ -479,7 +480,8 @@ impl Index {
         Ok((scores, ids, certified.into_pyarray(py)))
     }
 
-    /// The vectors that are best by code for some queries, to be scored exactly; `certify`: so that results can be proven.
+    /// The vectors that are best by code for some queries, to be scored exactly. With `certify`, results can be proven
+    /// exact.
     #[pyo3(signature = (
         queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
         recall=None,

@@ -1,8 +1,8 @@
-//! Ctrl-C that came too late to stop a change: raised where it cannot be taken for "nothing was done".
+//! Ctrl-C that came too late to stop a change: it is raised where it cannot be mistaken for "nothing was done".
 //!
-//! It is raised by the next long call of the same thread before that does anything, or once the caller has its result,
-//! whichever is first. Were it only to come again after a while, it would meet the next change of a loop of brief ones, be
-//! too late for that one too, and so never be raised.
+//! It is raised at the start of the next long call of the same thread, or once the caller has its result, whichever is
+//! first. If it only came after a while, it would hit the next change in a loop of brief ones, be too late for that one
+//! as well, and so never be raised.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -11,13 +11,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Seconds in which the caller has its result.
+/// Seconds within which the caller has its result.
 const SOON: f64 = 0.01;
 
-/// An interruption that is still to be raised.
+/// An interrupt that is still to be raised.
 struct Late {
     error: PyErr,
-    /// Whoever takes it, the next call or the timer, raises it; the other one does not.
+    /// Whoever clears this, the next call or the timer, raises it; the other one does not.
     due: Arc<AtomicBool>,
 }
 
@@ -25,7 +25,7 @@ thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
-/// Raises what the last call of this thread put off, if nobody has yet.
+/// Raises what the last call of this thread deferred, if nobody has yet.
 pub(crate) fn raise_late() -> PyResult<()> {
     match LATE.take() {
         Some(late) if late.due.swap(false, Ordering::Relaxed) => Err(late.error),
@@ -33,7 +33,7 @@ pub(crate) fn raise_late() -> PyResult<()> {
     }
 }
 
-/// After something was done, puts off what was `raised` too late to stop it: raised now, it would tell the caller that
+/// After something was done, defers what was `raised` too late to stop it: raised now, it would tell the caller that
 /// nothing was done.
 pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
     let Some(late) = raised.or_else(|| py.check_signals().err()) else { return };
@@ -47,7 +47,7 @@ pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
     }
 }
 
-/// Has Ctrl-C come once more, when the caller has its result; unless it is no longer `due`.
+/// Sends Ctrl-C again once the caller has its result, unless it is no longer `due`.
 fn interrupt_soon(py: Python<'_>, due: Arc<AtomicBool>) -> PyResult<()> {
     let interrupt = py.import("_thread")?.getattr("interrupt_main")?.unbind();
     let unless_raised = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {

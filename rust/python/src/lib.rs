@@ -1,4 +1,4 @@
-//! Python's view of the core: arrays in and out, errors, signals, threads. No arithmetic.
+//! Python's interface to the core: arrays in and out, errors, signals, threads. No arithmetic.
 
 mod arrays;
 mod candidates;
@@ -25,8 +25,8 @@ use pyo3::prelude::*;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;
 
-// `gil_used = false`: nothing here leans on the interpreter lock. Classes are frozen, but for `Moments`, whose changes pyo3
-// lets one thread make at a time; indexes change behind `shared`, and the pools of threads are behind a mutex.
+// `gil_used = false`: nothing here relies on the interpreter lock. Classes are frozen, except `Moments`, which pyo3
+// lets only one thread change at a time; indexes change behind `shared`, and the thread pools are behind a mutex.
 /// The compiled part of compcodes; use the `compcodes` package instead.
 #[pymodule(name = "_core", gil_used = false)]
 mod core {

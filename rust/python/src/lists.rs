@@ -1,4 +1,4 @@
-//! The lists of a model: its centroids.
+//! The lists of a model: their centroids.
 
 use crate::arrays::{Rows, codebooks, codes, directions, ids, numbers};
 use crate::errors::{to_python, wrong_value};
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// The list of each vector, (n,) i64; what is no number of a list becomes one that is refused.
+/// The list of each vector, (n,) i64; a number that is no list becomes one that is rejected.
 pub(crate) fn lists_of(lists: Option<Any<'_, '_>>) -> PyResult<Option<Vec<u32>>> {
     let Some(lists) = lists else { return Ok(None) };
     let lists = ids(lists, "lists")?;
@@ -25,9 +25,10 @@ fn as_i64(lists: Vec<u32>) -> Vec<i64> {
     lists.into_iter().map(i64::from).collect()
 }
 
-/// Centroids (n, d) f32, the η of the loss that puts vectors into their lists, and what training learnt of them: numbers
-/// that choosing lists adds to the product with a query of length 1, the share of vectors in each, and (r, 2) numbers of
-/// lists with the share of the nearest vectors in them. With `by_residual` approximations begin with the centroid.
+/// Centroids (n, d) f32, the η of the loss that assigns vectors to lists, and what training learned about them: numbers
+/// that are added to the product with a query of length 1 when lists are chosen, the share of vectors in each, and (r,
+/// 2) numbers of lists with the share of the nearest vectors in them. With `by_residual`, approximations start from the
+/// centroid.
 #[pyclass(frozen, module = "compcodes._core")]
 #[derive(Clone)]
 pub(crate) struct Lists {
@@ -69,7 +70,7 @@ impl Lists {
         self.centroids.n_lists()
     }
 
-    /// For pickles and copies.
+    /// For pickling and copying.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (py, own) = (slf.py(), slf.get());
         let reach: Vec<f64> =
@@ -106,7 +107,7 @@ impl Lists {
         self.centroids.reach().to_vec()
     }
 
-    /// Whether approximations begin with the centroid.
+    /// Whether approximations start from the centroid.
     #[getter]
     fn by_residual(&self) -> bool {
         self.centroids.by_residual()
@@ -167,8 +168,8 @@ impl Lists {
     }
 }
 
-/// Vectors (n, d) less the rows of `base` that `places` (n,) i64 name, as the core reads them; with `eta` weighed along the
-/// vectors, and with `directions` stretched.
+/// Vectors (n, d) minus the rows of `base` that `places` (n,) i64 refers to, as the core reads them; with `eta` weighed
+/// along the vectors, and with `directions` stretched.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct RestRows {
     pub(crate) x: Py<PyAny>,

@@ -1,4 +1,4 @@
-//! Models: codebooks, how vectors are encoded, and what Python wants to remember.
+//! Models: codebooks, how vectors are encoded, and what Python wants to store.
 
 use crate::arrays::codebooks;
 use crate::encoders::{encoding, objective, selection};
@@ -25,7 +25,7 @@ pub(crate) fn grouping((members, sizes, basis, trunk): Groups<'_>) -> PyResult<G
     grouping.and_then(|grouping| grouping.with_trunk(trunk)).map_err(to_python)
 }
 
-/// A model as files have it.
+/// A model as stored in files.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Model {
     pub(crate) model: Core,
@@ -34,7 +34,8 @@ pub(crate) struct Model {
 #[pymethods]
 impl Model {
     /// `encoding` is a name and its effort; `subspaces` are the dimensions of each and a basis (d, Σ d_m) f32 of all;
-    /// `signs` says that codewords are sums of ± eight directions; `metric` is what the model was trained for; `parameters` is a JSON object.
+    /// `signs` says that codewords are sums of ± eight directions; `metric` is what the model was trained for;
+    /// `parameters` is a JSON object.
     #[new]
     #[pyo3(signature = (
         codebooks, selection="group", *, eta=1.0, encoding=None, seed=0, start=None, directions=None, subspaces=None,
@@ -100,7 +101,7 @@ impl Model {
         py.detach(|| self.model.save(path)).map_err(to_python)
     }
 
-    /// What `save` writes.
+    /// The bytes that `save` writes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.model.to_bytes().map_err(to_python)?))
     }
@@ -131,7 +132,7 @@ impl Model {
         }
     }
 
-    /// Of local search.
+    /// The seed of local search.
     #[getter]
     fn seed(&self) -> u64 {
         match self.model.recipe.encoding {
@@ -140,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Of local search: name and effort; `None` where that is greedy.
+    /// The start of local search: name and effort; `None` if it is greedy.
     #[getter]
     fn start(&self) -> Option<(&'static str, usize)> {
         match self.model.recipe.encoding {
@@ -149,14 +150,14 @@ impl Model {
         }
     }
 
-    /// A copy, (r, d) f32; `None` where errors count alike in all directions.
+    /// A copy, (r, d) f32; `None` if errors count equally in all directions.
     #[getter]
     fn directions<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray2<f32>>> {
         let directions = self.model.recipe.directions.as_ref()?;
         Some(directions.rows().to_owned().into_pyarray(py))
     }
 
-    /// `None` where the codebooks are not known to lie in subspaces.
+    /// `None` if the codebooks are not known to lie in subspaces.
     #[getter]
     fn subspaces<'py>(&self, py: Python<'py>) -> Option<Spans<'py>> {
         let Structure::Subspaces(subspaces) = &self.model.recipe.structure else { return None };
@@ -165,7 +166,7 @@ impl Model {
     }
 
     /// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups;
-    /// `None` where there are no groups.
+    /// `None` without groups.
     #[getter]
     fn groups<'py>(&self, py: Python<'py>) -> Option<Grouped<Bound<'py, PyArray2<f32>>>> {
         let Structure::Groups(grouping) = &self.model.recipe.structure else { return None };
@@ -173,13 +174,13 @@ impl Model {
         Some((grouping.members().to_vec(), grouping.sizes().to_vec(), basis, grouping.trunk()))
     }
 
-    /// What it was trained for; `None` where that is not known.
+    /// The metric that the model was trained for; `None` if not known.
     #[getter]
     fn metric(&self) -> Option<&'static str> {
         self.model.recipe.metric.map(|metric| metric.name())
     }
 
-    /// Of an index that is divided into lists.
+    /// The lists, for an index that is divided into lists.
     #[getter]
     fn lists(&self) -> Option<Lists> {
         self.model.centroids.clone().map(|centroids| Lists { centroids })

@@ -1,4 +1,4 @@
-//! What names vectors in Python: ids, an array of int64; or keys, a list of strings.
+//! What identifies vectors in Python: ids, an array of int64; or keys, a list of strings.
 
 use crate::arrays::ids;
 use crate::texts::{Answers, Keys, Texts};
@@ -32,7 +32,7 @@ impl Names {
         }
     }
 
-    /// The ids of vectors that must be there.
+    /// The ids of these vectors, all of which must exist.
     pub(crate) fn ids(&self, index: &Index) -> Result<Vec<i64>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
@@ -40,7 +40,7 @@ impl Names {
         }
     }
 
-    /// Ids, −1 for keys that are not there.
+    /// Ids, with −1 for keys that do not exist.
     pub(crate) fn find(&self, index: &impl Vectors, monitor: &dyn Monitor) -> Result<Vec<i64>> {
         match self {
             Self::Ids(ids) => Ok(ids.clone()),
@@ -51,8 +51,7 @@ impl Names {
         }
     }
 
-    /// Ids of rows that may belong to vectors outside the candidates, in the place of their keys; for
-    /// [`Found::keys`].
+    /// Ids in place of keys, for rows that may belong to vectors outside the candidates; for [`Found::keys`].
     pub(crate) fn among(&self, candidates: &[i64], keys: &Option<Vec<String>>) -> Result<Vec<i64>> {
         let refused = |problem| Error::Argument { name: "rerank_ids", problem };
         let (given, keys) = match (self, keys) {
@@ -84,7 +83,7 @@ impl Names {
     }
 }
 
-/// Ids and, where vectors have keys, those: what results name.
+/// Ids and, if vectors have keys, the keys: how results identify vectors.
 pub(crate) struct Named {
     ids: Vec<i64>,
     keys: Option<Answers>,
@@ -97,7 +96,7 @@ impl Named {
         Self { ids, keys }
     }
 
-    /// Vectors at positions of shards.
+    /// The vectors at these positions of shards.
     pub(crate) fn at(shards: &Shards, positions: &[i64]) -> Self {
         let keys =
             shards.has_keys().then(|| positions.iter().map(|&position| shards.key(position)).collect());
@@ -114,7 +113,7 @@ impl Named {
     }
 }
 
-/// Scores (nq, k) and what names the vectors found.
+/// Scores (nq, k) and the names of the vectors found.
 pub(crate) struct Found {
     scores: Array2<f32>,
     ids: Array2<i64>,
@@ -132,7 +131,7 @@ impl Found {
         Self { scores, ids, keys }
     }
 
-    /// Of candidates with ids that ascend and keys, if they have any.
+    /// Results for candidates with ascending ids, and with keys if they have any.
     pub(crate) fn of(candidates: &[i64], keys: &Option<Vec<String>>, hits: Hits) -> Self {
         let Hits { scores, positions: ids } = hits;
         let at = |&id: &i64| candidates.binary_search(&id).ok();
@@ -150,7 +149,7 @@ impl Found {
     }
 }
 
-/// Vectors that a search can be confined to some of: those of an index, or of several.
+/// Vectors to some of which a search can be limited: those of one index, or of several.
 pub(crate) trait Vectors {
     fn find_keys(&self, keys: &[&str], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>>;
     fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
@@ -204,15 +203,15 @@ confined!(Shards, |shards: &Shards, keys, monitor| shards.find_keys(keys, monito
 /// Which vectors a search may find, or may not.
 #[derive(FromPyObject)]
 pub(crate) enum Filter<'py> {
-    /// The first id, the last one, and the step.
+    /// The first id, the last id, and the step.
     Range((i64, i64, u64)),
-    /// Where the names of each query begin, and those of all.
+    /// Where the names of each query begin, and the names of all queries.
     Each((Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>)),
     /// A mask (n,) or (nq, n), or names.
     Array(Bound<'py, PyAny>),
 }
 
-/// The same, off the interpreter lock.
+/// A filter that can be used without the interpreter lock.
 pub(crate) enum Choice {
     Range(i64, i64, u64),
     Mask(Vec<bool>),
@@ -256,7 +255,7 @@ impl Choice {
     }
 }
 
-/// What a search is confined to.
+/// What a search is limited to.
 pub(crate) struct Limits {
     filter: Option<Choice>,
     exclude: Option<Choice>,
@@ -307,7 +306,7 @@ pub(crate) fn keys_of(index: &Index, ids: &[i64]) -> Option<Vec<String>> {
     index.has_keys().then(|| ids.iter().map(key).collect())
 }
 
-/// A numpy array of ids as a search counts its results with it.
+/// Where results begin, as a numpy array of int64.
 pub(crate) fn starts(py: Python<'_>, starts: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
     starts.into_iter().map(|start| start as i64).collect::<Vec<_>>().into_pyarray(py)
 }

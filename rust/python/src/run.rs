@@ -1,8 +1,8 @@
-//! Long work: off the interpreter lock, on a pool of its own size, with signals and progress seen to.
+//! Long-running work: without the interpreter lock, on a pool of the requested size, handling signals and progress.
 //!
 //! `Python::check_signals` does nothing off the main thread, and a pool's `install` runs its closure on a pool thread.
-//! So the calling thread waits, and ten times a second looks for Ctrl-C and calls back; a scoped worker computes, and
-//! learns at each chunk whether it should stop.
+//! So the calling thread waits, and ten times per second it checks for Ctrl-C and calls back; a scoped worker computes,
+//! and checks at each chunk whether it should stop.
 
 use crate::errors::{to_python, wrong_value};
 use crate::late::{raise_late, settle};
@@ -18,11 +18,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// How often the calling thread looks for signals and reports progress.
+/// How often the calling thread checks for signals and reports progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs `work` on `n_jobs` threads (`None`: all cores; negative: counted from all, −1 is all). Every tenth of a second
-/// `progress(done, total)` is called; if it raises, or on Ctrl-C, the work is told to stop and the exception returned.
+/// `progress(done, total)` is called; if it raises, or on Ctrl-C, the work is told to stop and the exception is
+/// returned.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_jobs: Option<i64>,
@@ -32,11 +33,11 @@ pub(crate) fn run<T: Send>(
     run_holding(py, n_jobs, progress, |_| Ok(()), |(), monitor| work(monitor))
 }
 
-/// Like [`run`], with something held meanwhile: a look at an index.
+/// Like [`run`], while something is held: a look at an index.
 ///
-/// It is acquired outside the pool. A pool's thread that waits for its tasks takes up other work, another search for
-/// one; were that to wait for an index while the first search, deeper in the same thread, looks at it and a change stands
-/// between them, all three would wait forever.
+/// It is acquired outside the pool. A pool thread that waits for its tasks takes up other work, for example another
+/// search. If that search waited for an index while the first one, deeper in the same thread, holds a look at it, and a
+/// change stood between them, all three would wait forever.
 pub(crate) fn run_holding<T: Send, G: Send>(
     py: Python<'_>,
     n_jobs: Option<i64>,
@@ -60,8 +61,8 @@ pub(crate) fn run_holding<T: Send, G: Send>(
     Ok(value)
 }
 
-/// Runs work that changes something, and hears Ctrl-C until it is done. What is done is returned, whatever was raised
-/// meanwhile: an exception tells the caller that nothing was changed.
+/// Runs work that changes something, and listens for Ctrl-C until it is done. If it was done, it returns its result
+/// whatever was raised meanwhile: an exception tells the caller that nothing was changed.
 pub(crate) fn run_whole<T: Send>(
     py: Python<'_>,
     n_jobs: Option<i64>,
@@ -80,8 +81,8 @@ pub(crate) fn run_whole<T: Send>(
     }
 }
 
-/// Runs `work` on a thread of its own while this one looks for signals and calls back. Returns what it returned, and what
-/// was raised meanwhile.
+/// Runs `work` on its own thread while this one checks for signals and calls back. Returns the result of `work`, and
+/// what was raised meanwhile.
 fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -92,7 +93,7 @@ fn watched<T: Send>(
         std::thread::scope(|scope| {
             let (finished, wait) = mpsc::channel::<()>();
             let worker = std::thread::Builder::new().spawn_scoped(scope, || {
-                // Dropped, and so noticed, on a panic too.
+                // Dropped on a panic too, so this is always noticed.
                 let _finished = finished;
                 work()
             });
@@ -148,7 +149,7 @@ fn threads(n_jobs: Option<i64>) -> PyResult<usize> {
     match n_jobs {
         None => Ok(cores),
         Some(0) => Err(wrong_value("n_jobs", "is 0: want a number of threads, or None for all cores")),
-        // Many more threads than cores only cost memory.
+        // Many more threads than cores would only waste memory.
         Some(jobs @ 1..) => Ok(usize::try_from(jobs).unwrap_or(cores).min(4 * cores)),
         Some(jobs) => Ok(usize::try_from(cores as i64 + 1 + jobs).unwrap_or(1).max(1)),
     }
@@ -159,12 +160,12 @@ fn no_thread(error: impl std::fmt::Display) -> PyErr {
 }
 
 thread_local! {
-    /// A pool of this thread alone: what runs on it runs here and now.
+    /// A pool that consists of this thread alone: its work runs here and now.
     static HERE: RefCell<Option<ThreadPool>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` on the calling thread. To wake a thread of a pool takes 50 µs, three times what a search of a few thousand
-/// codes does.
+/// Runs `work` on the calling thread. Waking a pool thread takes 50 µs, three times as long as a search of a few
+/// thousand codes.
 pub(crate) fn here<T>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T>
 where
     T: Send,
@@ -188,25 +189,25 @@ struct Pools {
     by_threads: HashMap<usize, Arc<ThreadPool>>,
 }
 
-/// The pool of `n_jobs` threads.
+/// The pool with `n_jobs` threads.
 pub(crate) fn pool(n_jobs: Option<i64>) -> PyResult<Arc<ThreadPool>> {
     pool_of(threads(n_jobs)?)
 }
 
-/// A pool of one thread on which indexes are changed, and nothing else: while that is done others wait, so that it must
-/// not wait for them.
+/// A pool of one thread on which indexes are changed, and nothing else: other threads wait while that is done, so it
+/// must not wait for them.
 pub(crate) fn changing() -> PyResult<Arc<ThreadPool>> {
     pool_of(0)
 }
 
-/// The pool of so many threads; 0 is one of a single thread, with another purpose than that of 1.
+/// The pool with this many threads; 0 means one thread, in a pool that is separate from that for 1.
 fn pool_of(threads: usize) -> PyResult<Arc<ThreadPool>> {
-    // No child of a fork finds the pools locked, with an interpreter lock or without.
+    // No child of a fork finds the pools locked, with or without an interpreter lock.
     let _no_fork = crate::shared::no_fork();
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if pools.as_ref().is_none_or(|pools| pools.process != process) {
-        // After a fork the parent's threads are not here: to drop its pools would wait for them forever.
+        // After a fork the parent's threads do not exist here: dropping its pools would wait for them forever.
         std::mem::forget(pools.replace(Pools { process, by_threads: HashMap::new() }));
     }
     let by_threads = &mut pools.as_mut().expect("just set").by_threads;

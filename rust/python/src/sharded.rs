@@ -20,8 +20,8 @@ type Ids<'py> = Bound<'py, PyArray1<i64>>;
 /// Scores (nq, k) f32, and positions (nq, k) i64.
 type Placed<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>);
 
-/// Several indexes of one model as they are now, searched as one. Positions are counted through all of them, removed
-/// vectors too.
+/// Several indexes of one model in their present state, searched as one. Positions are numbered through all of them,
+/// including removed vectors.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Shards {
     shards: sharded::Shards,
@@ -40,7 +40,7 @@ impl Shards {
 
 #[pymethods]
 impl Shards {
-    /// `indexes` in order, what the ids of each have to be raised by, and the positions (r,) i64 removed from each.
+    /// `indexes` in order, the offset added to the ids of each, and the positions (r,) i64 removed from each.
     #[new]
     fn new(
         py: Python<'_>,
@@ -69,7 +69,7 @@ impl Shards {
         py.detach(|| self.shards.positions()).into_pyarray(py)
     }
 
-    /// What names the vectors at positions: ids (n,) i64, −1 for −1; or a list of keys, None for −1.
+    /// The names of the vectors at positions: ids (n,) i64, with −1 for −1; or a list of keys, with None for −1.
     fn names<'py>(
         &self,
         py: Python<'py>,
@@ -79,7 +79,7 @@ impl Shards {
         py.detach(|| Named::at(&self.shards, &positions)).into_python(py)
     }
 
-    /// The ids of the vectors at positions, (n,) i64, also where they have keys.
+    /// The ids of the vectors at positions, (n,) i64, even if they have keys.
     fn numbers<'py>(&self, py: Python<'py>, positions: PyReadonlyArray1<'py, i64>) -> Ids<'py> {
         let ids: Vec<i64> = positions.as_array().iter().map(|&position| self.shards.id(position)).collect();
         ids.into_pyarray(py)
@@ -91,13 +91,13 @@ impl Shards {
         Some(sizes.into_iter().map(|size| size as i64).collect::<Vec<_>>().into_pyarray(py))
     }
 
-    /// How many lists a search goes through, if there are enough vectors in them; `None` without lists.
+    /// How many lists a search covers, if they hold enough vectors; `None` without lists.
     #[pyo3(signature = (n_probe=None, recall=None))]
     fn probes(&self, n_probe: Option<usize>, recall: Option<f32>) -> Option<usize> {
         self.shards.probes(reach(n_probe, recall))
     }
 
-    /// The positions of ids, or of keys, (n,) i64; −1 for those that are not there.
+    /// The positions of ids, or of keys, (n,) i64; −1 for those that do not exist.
     #[pyo3(signature = (ids, n_jobs=None))]
     fn find<'py>(&self, py: Python<'py>, ids: Any<'_, 'py>, n_jobs: Option<i64>) -> PyResult<Ids<'py>> {
         let names = Names::new(ids, "ids")?;
@@ -117,7 +117,8 @@ impl Shards {
         Ok(run(py, n_jobs, None, |monitor| self.shards.reconstruct(&positions, monitor))?.into_pyarray(py))
     }
 
-    /// (scores, positions) of the k best for each query; where `ends` (nq,) i64 are given, of so many lists each.
+    /// (scores, positions) of the k best for each query; if `ends` (nq,) i64 is given, each query searches that many
+    /// lists.
     #[pyo3(signature = (
         queries, k, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None, recall=None, ends=None,
     ))]
@@ -149,7 +150,7 @@ impl Shards {
         Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
     }
 
-    /// (bounds, positions) of the k best by what exact scores are at most, for queries of length 1.
+    /// (bounds, positions) of the k best by the upper bound on exact scores, for queries of length 1.
     #[pyo3(signature = (queries, k, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search_bounds<'py>(
@@ -173,7 +174,7 @@ impl Shards {
         Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
     }
 
-    /// (starts, positions, scores) of all vectors that score at least `floors`, a number for each query.
+    /// (starts, positions, scores) of all vectors that score at least `floors`, one number per query.
     #[pyo3(signature = (queries, floors, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn search_above<'py>(
@@ -198,7 +199,7 @@ impl Shards {
         Ok((starts(py, above.starts), positions, above.scores.into_pyarray(py)))
     }
 
-    /// How many vectors each query may find in its best list, the second, and so on: (nq, n_lists) u32.
+    /// How many vectors each query may find in its best list, the second best, and so on: (nq, n_lists) u32.
     #[pyo3(signature = (queries, filter=None, exclude=None, n_jobs=None))]
     fn list_counts<'py>(
         &self,
@@ -218,8 +219,8 @@ impl Shards {
         Ok(run(py, n_jobs, None, count)?.into_pyarray(py))
     }
 
-    /// The vectors that are best by code for some queries, and the positions of their ids; `certify`: so that results can
-    /// be proven.
+    /// The vectors that are best by code for some queries, and the positions of their ids. With `certify`, results can
+    /// be proven exact.
     #[pyo3(signature = (
         queries, n_candidates, certify=false, filter=None, exclude=None, n_jobs=None, progress=None, n_probe=None,
         recall=None,
@@ -254,8 +255,9 @@ impl Shards {
         Ok((candidates, positions.into_pyarray(py)))
     }
 
-    /// Candidates found elsewhere, by their positions (nq, c) i64, −1 for none; and the positions of their ids. With
-    /// `bounds` (nq, c + 1) f32 and `bounded` (nq, c + 1) i64, what `search_bounds` found, results can be proven.
+    /// Candidates found elsewhere, given by their positions (nq, c) i64, with −1 for none; and the positions of their
+    /// ids. With `bounds` (nq, c + 1) f32 and `bounded` (nq, c + 1) i64 from `search_bounds`, results can be proven
+    /// exact.
     #[pyo3(signature = (queries, positions, bounds=None, bounded=None))]
     fn chosen<'py>(
         &self,

@@ -1,11 +1,12 @@
-//! A value that many threads look at while one changes it, in processes that fork.
+//! A value that many threads read while one changes it, in processes that fork.
 //!
-//! Who looks gets the value as it is, by an [`Arc`]. A change is prepared beside it, by one thread at a time (its [`Turn`]),
-//! and is made when nobody looks: [`Shared::commit`] keeps new looks waiting until then, and makes it in place.
+//! A reader gets the present value, through an [`Arc`]. A change is prepared alongside it, by one thread at a time (its
+//! [`Turn`]), and is applied when nobody is reading: [`Shared::commit`] keeps new readers waiting until then, and
+//! changes the value in place.
 //!
-//! **Forks.** A child has only the thread that forked; locks that others held stay locked in it. Locks are held for as
-//! long as a pointer is copied or a change made, and [`before_fork`] waits until none is. What other threads looked at
-//! counts as looked at for ever, so a child that changes the value then copies it first. Where a program forks without
+//! **Forks.** A child has only the thread that forked; locks held by others stay locked in it. Locks are only held
+//! while a pointer is copied or a change applied, and [`before_fork`] waits until none is held. What other threads were
+//! reading counts as being read for ever, so a child that changes the value copies it first. If a program forks without
 //! Python's knowledge while a lock is held, the child gets an error.
 
 use crate::errors::to_python;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 /// How long a lock may stay locked in a child before it counts as lost.
 const LOST: Duration = Duration::from_secs(2);
 
-/// Asked while waiting: whether to give up.
+/// Called while waiting: whether to give up.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 
 pub(crate) struct Shared<T> {
@@ -34,26 +35,26 @@ struct Slot<T> {
     value: Arc<T>,
     /// A change is being prepared.
     turn: Arc<AtomicBool>,
-    /// A change is to be made: new looks wait.
+    /// A change is waiting to be applied: new readers wait.
     closed: Arc<AtomicBool>,
     /// Pointers to the value whose threads are not in this process.
     orphans: usize,
 }
 
-/// The slot, locked; and no fork meanwhile.
+/// The slot, locked; no fork can happen meanwhile.
 struct Entered<'a, T> {
     slot: MutexGuard<'a, Slot<T>>,
     _no_fork: RwLockReadGuard<'static, ()>,
 }
 
-/// The right to change the value next.
+/// The right to make the next change.
 pub(crate) struct Turn(Flag);
 
-/// Set until it is dropped.
+/// A flag that is set until this is dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Flag {
-    /// `None` if it is set already.
+    /// `None` if it is already set.
     fn set(flag: &Arc<AtomicBool>) -> Option<Self> {
         (!flag.swap(true, Ordering::Acquire)).then(|| Self(flag.clone()))
     }
@@ -81,7 +82,7 @@ impl<T: Clone> Shared<T> {
         self.wait(stop, |slot| slot.open())
     }
 
-    /// The value, for no longer than a moment: does not wait for a change that itself waits for others to have looked.
+    /// The value, waiting only a moment: does not wait for a change that itself waits for readers.
     pub(crate) fn peek(&self) -> PyResult<Arc<T>> {
         self.wait(&|| false, |slot| Some(slot.value.clone()))
     }
@@ -91,7 +92,8 @@ impl<T: Clone> Shared<T> {
         self.wait(stop, |slot| Flag::set(&slot.turn).map(Turn))
     }
 
-    /// Makes a change as soon as nobody looks at the value. Once `change` is called it is done, whatever `stop` says.
+    /// Applies a change as soon as nobody reads the value. Once `change` is called it runs to its end, whatever `stop`
+    /// says.
     pub(crate) fn commit<R>(
         &self,
         turn: &Turn,
@@ -110,7 +112,7 @@ impl<T: Clone> Shared<T> {
         })
     }
 
-    /// [`commit`](Self::commit) if nobody looks at the value right now; else gives `change` back.
+    /// Like [`commit`](Self::commit), but only if nobody is reading the value right now; otherwise gives `change` back.
     pub(crate) fn try_commit<C, R>(
         &self,
         turn: &Turn,
@@ -125,7 +127,7 @@ impl<T: Clone> Shared<T> {
         }
     }
 
-    /// `None` if somebody else is in it for the moment, or a fork under way.
+    /// `None` if another thread is in it for the moment, or a fork is under way.
     fn enter(&self) -> Option<Entered<'_, T>> {
         let no_fork = match FORK.try_read() {
             Ok(guard) => guard,
@@ -134,7 +136,7 @@ impl<T: Clone> Shared<T> {
         };
         let mut slot = match self.slot.try_lock() {
             Ok(guard) => guard,
-            // Nothing of the core leaves an index half changed.
+            // Nothing in the core leaves an index half changed.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
@@ -145,7 +147,7 @@ impl<T: Clone> Shared<T> {
         Some(Entered { slot, _no_fork: no_fork })
     }
 
-    /// Tries until there is something.
+    /// Tries until `attempt` returns something.
     fn wait<R>(&self, stop: Stop<'_>, mut attempt: impl FnMut(&mut Slot<T>) -> Option<R>) -> PyResult<R> {
         let (start, mut pause) = (Instant::now(), Duration::from_micros(1));
         loop {
@@ -178,7 +180,7 @@ impl<T: Clone> Slot<T> {
         (!self.closed.load(Ordering::Acquire)).then(|| self.value.clone())
     }
 
-    /// The value, if nobody of this process looks at it.
+    /// The value, if no thread of this process reads it.
     fn alone(&mut self) -> Option<&mut T> {
         if self.orphans > 0 && Arc::strong_count(&self.value) == 1 + self.orphans {
             self.value = Arc::new(T::clone(&self.value));
@@ -187,22 +189,22 @@ impl<T: Clone> Slot<T> {
         Arc::get_mut(&mut self.value)
     }
 
-    /// In a child: other threads' looks and turns ended with them.
+    /// In a child: the readers and turns of other threads ended with them.
     fn adopt(&mut self) {
         self.orphans = Arc::strong_count(&self.value) - 1;
         (self.turn, self.closed) = Default::default();
     }
 }
 
-/// Held for reading by who is in a slot or chooses a pool of threads, for writing by who forks.
+/// Read-locked by threads that are in a slot or choose a thread pool, write-locked by a thread that forks.
 static FORK: RwLock<()> = RwLock::new(());
 
 thread_local! {
     static FORKING: RefCell<Option<RwLockWriteGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Keeps Python from forking this process for as long as the guard lives. `None` where a lock was lost in a fork by other
-/// means: who forked held it alone then.
+/// Keeps Python from forking this process as long as the guard lives. `None` if a lock was lost in a fork by other
+/// means: the forking thread then held it alone.
 pub(crate) fn no_fork() -> Option<RwLockReadGuard<'static, ()>> {
     let start = Instant::now();
     loop {
@@ -210,7 +212,7 @@ pub(crate) fn no_fork() -> Option<RwLockReadGuard<'static, ()>> {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if start.elapsed() > LOST => return None,
-            // Off the interpreter lock, where there is one: who forks needs it to come to the end.
+            // Without the interpreter lock, where there is one: the forking thread needs it to finish.
             Err(TryLockError::WouldBlock) => {
                 Python::attach(|py| py.detach(|| std::thread::sleep(Duration::from_micros(20))));
             }
@@ -218,13 +220,13 @@ pub(crate) fn no_fork() -> Option<RwLockReadGuard<'static, ()>> {
     }
 }
 
-/// Waits until no slot is locked, and keeps them so until [`after_fork`].
+/// Waits until no slot is locked, and keeps it that way until [`after_fork`].
 #[pyfunction]
 pub(crate) fn before_fork(py: Python<'_>) {
-    // Off the interpreter lock, which others may need before they leave their slots, or fork.
+    // Without the interpreter lock, which other threads may need before they leave their slots, or fork.
     py.detach(|| {
         let start = Instant::now();
-        // A lock that is lost itself must not keep a process from forking.
+        // A lock that is itself lost must not keep a process from forking.
         while start.elapsed() < 5 * LOST {
             let guard = match FORK.try_write() {
                 Ok(guard) => guard,
@@ -245,7 +247,7 @@ pub(crate) fn after_fork() {
     FORKING.take();
 }
 
-/// Has Python call both of them.
+/// Registers both with Python.
 pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {

@@ -1,4 +1,4 @@
-//! Where training begins: codebooks of k-means, or of random vectors.
+//! Initial codebooks for training: by k-means, or from random vectors.
 
 use crate::arrays::{Rows, directions};
 use crate::encoders::selection;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
-/// The rows that a start is computed from, (r,) i64, in order.
+/// The rows that initial codebooks are computed from, (r,) i64, in order.
 #[pyfunction]
 pub(crate) fn sample_rows(
     py: Python<'_>,

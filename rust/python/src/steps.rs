@@ -29,7 +29,7 @@ pub(crate) fn isas() -> Vec<&'static str> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(Isa::name).collect()
 }
 
-/// Refuses codebooks that are none, or that a selection cannot choose from.
+/// Rejects invalid codebooks, and those that a selection cannot choose from.
 #[pyfunction]
 pub(crate) fn check_codebooks(codebooks: Any<'_, '_>, selection: &str) -> PyResult<()> {
     let selection = selection.parse().map_err(to_python)?;
@@ -74,7 +74,7 @@ pub(crate) fn errors<'py>(
     Ok(errors.into_pyarray(py))
 }
 
-/// ‖x − x̄‖ of each row, rounded up, (n,) f64.
+/// ‖x − x̄‖ for each row, rounded up, (n,) f64.
 #[pyfunction]
 #[pyo3(signature = (codebooks, x, codes, n_jobs=None))]
 pub(crate) fn error_bounds<'py>(
@@ -126,7 +126,7 @@ pub(crate) fn rotated<'py>(
     Ok(rotated.into_pyarray(py))
 }
 
-/// How many rows use each codeword, (M·K,) u64; of one shared codebook, (K,).
+/// How many rows use each codeword, (M·K,) u64; for one shared codebook, (K,).
 #[pyfunction]
 pub(crate) fn uses<'py>(
     py: Python<'py>,
@@ -157,7 +157,8 @@ pub(crate) fn worst<'py>(
     Ok((worst.errors.into_pyarray(py), worst.vectors.into_pyarray(py), worst.codes.into_pyarray(py)))
 }
 
-/// Codebooks (M, K, d) f32 whose codewords without `uses` are where they make the worst `vectors` (r, d) exact.
+/// Codebooks (M, K, d) f32 whose codewords without `uses` are moved to where they make the worst `vectors` (r, d)
+/// exact.
 #[pyfunction]
 #[pyo3(signature = (codebooks, uses, vectors, codes, selection="group"))]
 pub(crate) fn reseed<'py>(
@@ -176,7 +177,7 @@ pub(crate) fn reseed<'py>(
     Ok(moved.map_err(to_python)?.into_inner().into_pyarray(py))
 }
 
-/// Mean and spread of vectors, sums that shards can merge.
+/// Mean and spread of vectors, as sums that shards can merge.
 #[pyclass(module = "compcodes._core", name = "Moments")]
 pub(crate) struct PyMoments {
     moments: Moments,
@@ -227,7 +228,7 @@ impl PyMoments {
     }
 }
 
-/// The rows of `n` that mean and spread are those of, (r,) i64, in order.
+/// The rows, out of `n`, that mean and spread are computed from, (r,) i64, in order.
 #[pyfunction]
 pub(crate) fn moment_rows(py: Python<'_>, n: usize) -> Bound<'_, PyArray1<i64>> {
     moments::rows(n).map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
@@ -251,7 +252,7 @@ pub(crate) fn pass_seed(seed: u64, pass_number: u64) -> u64 {
     anneal::pass_seed(seed, pass_number)
 }
 
-/// Codebooks with the noise of one iteration: less and less, and none in the last.
+/// Codebooks with the noise of one iteration, which decreases to none in the last.
 #[pyfunction]
 #[pyo3(signature = (codebooks, deviation, selection, seed, iteration, iterations))]
 pub(crate) fn perturbed<'py>(
@@ -270,7 +271,7 @@ pub(crate) fn perturbed<'py>(
     Ok(noisy.map_err(to_python)?.into_inner().into_pyarray(py))
 }
 
-/// ‖x‖ of each row, stretched along `directions`, (n,) f64.
+/// ‖x‖ for each row, stretched along `directions`, (n,) f64.
 #[pyfunction]
 #[pyo3(signature = (x, directions=None, n_jobs=None))]
 pub(crate) fn norms<'py>(
@@ -285,7 +286,7 @@ pub(crate) fn norms<'py>(
     Ok(norms.into_pyarray(py))
 }
 
-/// `norms` (n,) f64 to `power`, 1 on average; None where that is 1 for every row.
+/// `norms` (n,) f64 to the power `power`, 1 on average; None if that is 1 for every row.
 #[pyfunction]
 pub(crate) fn weights_by_norm<'py>(
     py: Python<'py>,
@@ -296,7 +297,7 @@ pub(crate) fn weights_by_norm<'py>(
     Ok(weights::by_norm(&norms, power).map(|weights| weights.into_pyarray(py)))
 }
 
-/// Rows (r,) and weights (r,) of the part that an iteration with noise trains on; `None` if that is all.
+/// Rows (r,) and weights (r,) of the part that an iteration with noise trains on; `None` if it consists of all vectors.
 #[pyfunction]
 #[pyo3(signature = (n, weights, n_codewords, seed, iteration))]
 #[expect(clippy::type_complexity, reason = "a tuple in Python")]
@@ -319,7 +320,7 @@ pub(crate) fn part<'py>(
     }))
 }
 
-/// (codebooks, codes, history): the training loop of the Rust crate, which Python's is held to by a test.
+/// (codebooks, codes, history): the training loop of the Rust crate; a test checks Python's loop against it.
 #[pyfunction]
 #[pyo3(signature = (x, n_codebooks, n_codewords, selection="group", *, init=None, encoding=None, eta=1.0, directions=None, weight_power=0.0, anneal=None, max_iter=None, tol=None, ridge=None, shrinkage=None, seed=0, n_jobs=None, progress=None, lists=None))]
 #[expect(clippy::too_many_arguments, clippy::type_complexity, reason = "keywords in Python")]

@@ -1,4 +1,4 @@
-//! What codewords are to add up to: vectors, or a `Target` that holds them and what of their approximations is given.
+//! What codewords should add up to: vectors, or a `Target` that holds them and the given part of their approximations.
 
 use crate::arrays::Rows;
 use crate::errors::wrong_value;
@@ -7,11 +7,11 @@ use compcodes::vectors::{Subset, Vectors};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-/// Vectors (n, d) of whose approximations a part is given.
+/// Vectors (n, d), part of whose approximations is given.
 ///
-/// `base`: rows (n, d) that approximations begin with; or, with `places` (n,) int64, the rows among which those of each
-/// vector are. `rest` (n, 2) float64: of vectors that are part of longer ones, the length of the whole and the inner
-/// product of error and vector over the other dimensions.
+/// `base`: rows (n, d) that approximations start from; or, with `places` (n,) int64, the rows that `places` refers to.
+/// `rest` (n, 2) float64: for vectors that are part of longer ones, the length of the whole and the inner product of
+/// error and vector over the other dimensions.
 #[pyclass(frozen, module = "compcodes._core")]
 pub(crate) struct Target {
     x: Py<PyAny>,
@@ -55,7 +55,7 @@ impl Target {
     }
 }
 
-/// A target of which the arrays are borrowed.
+/// A target whose arrays are borrowed.
 pub(crate) struct Wanted<'py> {
     x: Rows<'py>,
     base: Option<Rows<'py>>,
@@ -63,7 +63,7 @@ pub(crate) struct Wanted<'py> {
 }
 
 impl<'py> Wanted<'py> {
-    /// Of a [`Target`], or of an array (n, d).
+    /// Takes a [`Target`], or an array (n, d).
     pub(crate) fn new(x: &Bound<'py, PyAny>) -> PyResult<Self> {
         let Ok(target) = x.cast::<Target>() else {
             return Ok(Self { x: Rows::new(x, "X")?, base: None, target: None });
@@ -73,7 +73,7 @@ impl<'py> Wanted<'py> {
         Ok(Self { x: Rows::new(target.get().x.bind(py), "X")?, base, target: Some(target.borrow()) })
     }
 
-    /// As the core takes it.
+    /// The views that the core takes.
     pub(crate) fn views(&self) -> Views<'_> {
         let target = self.target.as_deref();
         Views {
@@ -94,7 +94,7 @@ pub(crate) struct Views<'a> {
 }
 
 impl Views<'_> {
-    /// What `f` gives for the target.
+    /// Calls `f` with the target.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&encode::Target<'_>) -> R) -> R {
         let rest = self.rest;
         match (&self.base, self.places) {

@@ -1,4 +1,4 @@
-//! Keys on their way from Python and back: one text of all, so that a key is no allocation of its own.
+//! Keys on their way from Python and back: one text for all, so that a key needs no allocation of its own.
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyIndexError;
@@ -14,7 +14,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Of a list of strings.
+    /// Builds from a list of strings.
     pub(crate) fn new(keys: &Bound<'_, PyList>) -> PyResult<Self> {
         let mut texts = Self { text: String::new(), ends: Vec::with_capacity(keys.len()) };
         for key in keys.iter() {
@@ -42,7 +42,7 @@ impl Texts {
     }
 }
 
-/// Strings of results, of which some may be missing.
+/// Strings of results, some of which may be missing.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     texts: Texts,
@@ -68,7 +68,7 @@ impl Answers {
     }
 }
 
-/// Keys as they are kept: a sequence of str.
+/// Keys as they are stored: a sequence of str.
 #[pyclass(frozen, sequence, module = "compcodes._core")]
 pub(crate) struct Keys {
     pub(crate) texts: Arc<Texts>,
@@ -95,20 +95,20 @@ impl Keys {
     }
 }
 
-/// A str that is kept as it is: not one of a class of its own, no NUL ahead, and Unicode text.
+/// A str that is stored unchanged: not an instance of a subclass, no leading NUL, and valid Unicode text.
 fn plain<'a>(key: &'a Bound<'_, PyAny>) -> Option<&'a str> {
     let text = key.cast_exact::<PyString>().ok()?.to_str().ok()?;
     (!text.starts_with('\0')).then_some(text)
 }
 
-/// Whether all keys are kept as they are.
+/// Whether all keys are stored unchanged.
 #[pyfunction]
 pub(crate) fn are_plain(keys: &Bound<'_, PyList>) -> bool {
     keys.iter().all(|key| plain(&key).is_some())
 }
 
-/// Where the keys of each row begin, (n + 1,) i64, and those of all; `None` unless rows are lists of keys that are kept as
-/// they are.
+/// Where the keys of each row begin, (n + 1,) i64, and the keys of all rows; `None` unless rows are lists of keys that
+/// are stored unchanged.
 #[pyfunction]
 pub(crate) fn keys_of_each<'py>(
     py: Python<'py>,
@@ -124,8 +124,8 @@ pub(crate) fn keys_of_each<'py>(
     Some((starts.into_pyarray(py), Keys { texts: Arc::new(texts) }))
 }
 
-/// Where the ids of each row begin, (n + 1,) i64, and those of all, (m,) i64; `None` unless rows are lists, tuples or sets of
-/// int that 64 bits hold.
+/// Where the ids of each row begin, (n + 1,) i64, and the ids of all rows, (m,) i64; `None` unless rows are lists,
+/// tuples or sets of int that fit 64 bits.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "two arrays")]
 pub(crate) fn ids_of_each<'py>(

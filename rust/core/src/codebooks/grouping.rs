@@ -1,11 +1,12 @@
-//! Codebooks in groups: those of a group lie in a subspace that is orthogonal to the subspaces of the others. A few
-//! codebooks of all dimensions, the trunk, may come before them: the groups then approximate what it leaves.
+//! Codebooks in groups: the codebooks of a group lie in a subspace that is orthogonal to those of the other groups. A
+//! few codebooks over all dimensions, the trunk, may come before them; the groups then approximate the residual that
+//! the trunk leaves.
 
 use super::{Codebooks, MAX_TOGETHER};
 use crate::error::{Result, argument};
 use ndarray::{Array2, ArrayView2};
 
-/// Which codebooks belong together, and the subspace that each group of them is in.
+/// Which codebooks belong together, and the subspace of each group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
     trunk: usize,
@@ -14,16 +15,17 @@ pub struct Grouping {
     basis: Array2<f32>,
 }
 
-/// How far from orthonormal the columns of a basis may be.
+/// The largest tolerated deviation of a basis from orthonormal columns.
 const ROUNDING: f64 = 1e-3;
 
 impl Grouping {
-    /// Groups of `members` codebooks in turn, each in a subspace of `sizes` dimensions: the first d_1 columns of `basis`
-    /// (d, Σ d_g), which are orthonormal, span that of the first group, and so on.
+    /// Takes the number of codebooks of each group, `members`, and the dimensions of each group's subspace, `sizes`.
+    /// The columns of `basis` (d, Σ d_g) are orthonormal: the first d_1 of them span the subspace of the first group,
+    /// and so on.
     ///
     /// # Errors
-    /// Not as many members as sizes, one of them 0, more than 64 codebooks in a group, or a basis of another shape or of
-    /// columns that are not orthonormal.
+    /// `members` and `sizes` differ in length, one of them is 0, a group has more than 64 codebooks, or the basis has a
+    /// different shape or columns that are not orthonormal.
     pub fn new(members: Vec<usize>, sizes: Vec<usize>, basis: Array2<f32>) -> Result<Self> {
         let total = sizes.iter().try_fold(0usize, |total, &size| total.checked_add(size));
         if members.len() != sizes.len() || members.is_empty() || sizes.contains(&0) {
@@ -52,10 +54,10 @@ impl Grouping {
         Ok(Self { trunk: 0, members, sizes, basis: basis.as_standard_layout().into_owned() })
     }
 
-    /// The same groups after `trunk` codebooks of all dimensions.
+    /// Puts `trunk` codebooks over all dimensions before the groups.
     ///
     /// # Errors
-    /// More than 64 of them, or a basis that does not span all dimensions.
+    /// `trunk` is above 64, or the basis does not span all dimensions.
     pub fn with_trunk(self, trunk: usize) -> Result<Self> {
         if trunk > MAX_TOGETHER {
             return Err(argument!("trunk", "has {trunk} codebooks: want at most {MAX_TOGETHER}"));
@@ -70,19 +72,19 @@ impl Grouping {
         Ok(Self { trunk, ..self })
     }
 
-    /// How many codebooks of all dimensions come before the groups.
+    /// The number of codebooks over all dimensions that come before the groups.
     #[must_use]
     pub fn trunk(&self) -> usize {
         self.trunk
     }
 
-    /// The codebooks of each group.
+    /// The number of codebooks in each group.
     #[must_use]
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// The dimensions of each group.
+    /// The number of dimensions of each group.
     #[must_use]
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
@@ -94,10 +96,10 @@ impl Grouping {
         self.basis.view()
     }
 
-    /// Refuses groups that are not those of `codebooks`.
+    /// Rejects groups that do not fit `codebooks`.
     ///
     /// # Errors
-    /// Another number of codebooks or dimensions.
+    /// The number of codebooks or dimensions differs.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         let (m, d) = (self.trunk + self.members.iter().sum::<usize>(), self.basis.nrows());
         if (m, d) != (codebooks.n_codebooks(), codebooks.dim()) {

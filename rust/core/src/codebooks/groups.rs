@@ -1,10 +1,10 @@
-//! Which dimensions each codebook uses. Codebooks that share none are groups of their own: their codewords are orthogonal
-//! to those of others, so encoding, Gram matrices and updates fall apart into the groups'.
+//! Which dimensions each codebook uses. Codebooks that share no dimension belong to different groups: their codewords
+//! are orthogonal, so encoding, Gram matrices and updates decompose by group.
 
 use ndarray::ArrayView3;
 use std::ops::Range;
 
-/// Codebooks by the dimensions they use: those of a group overlap, those of different groups do not.
+/// Codebooks grouped by the dimensions they use: those of one group overlap, those of different groups do not.
 ///
 /// Product quantizers have M groups of one codebook; unconfined codebooks, and rotated ones, are one group of all
 /// dimensions.
@@ -15,8 +15,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Of codebooks (M, K, d): a codebook uses the dimensions from the first to the last that is not 0 in some codeword.
-    /// Groups are numbered by their first codebook.
+    /// Finds the groups of codebooks (M, K, d): a codebook uses the dimensions from the first to the last in which some
+    /// codeword is not 0. Groups are numbered by their first codebook.
     pub(super) fn of(codebooks: ArrayView3<'_, f32>) -> Self {
         let (m, _, d) = codebooks.dim();
         let used: Vec<_> = codebooks
@@ -34,7 +34,7 @@ impl Groups {
                 first.min(last)..last
             })
             .collect();
-        // In the order of their dimensions, each joins the group before if that reaches into it.
+        // In the order of their dimensions, each codebook joins the previous group if that group reaches into it.
         let mut order: Vec<usize> = (0..m).collect();
         order.sort_by_key(|&m| (used[m].is_empty(), used[m].start, m));
         let mut merged: Vec<(Range<usize>, Vec<usize>)> = Vec::new();
@@ -55,7 +55,7 @@ impl Groups {
         Self { of_codebook, dimensions: merged.into_iter().map(|(range, _)| range).collect() }
     }
 
-    /// How many there are: 1 where all codebooks belong together.
+    /// The number of groups: 1 where all codebooks belong together.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
     pub fn len(&self) -> usize {
@@ -83,7 +83,7 @@ mod tests {
     fn groups(used: &[Range<usize>]) -> Groups {
         let mut codebooks = Array3::<f32>::zeros((used.len(), 3, 8));
         for (m, used) in used.iter().enumerate() {
-            // Each end in another codeword, and a hole between.
+            // The first and the last dimension are used by different codewords, and one between them by none.
             if !used.is_empty() {
                 codebooks[[m, 1, used.start]] = 1.0;
                 codebooks[[m, 2, used.end - 1]] = -1.0;

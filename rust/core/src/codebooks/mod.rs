@@ -14,13 +14,13 @@ pub use selection::Selection;
 
 /// The most codebooks a model may have: one byte of code each.
 pub const MAX_CODEBOOKS: usize = 256;
-/// The most codebooks that are trained and encoded with as one: their Gram matrix is of (M·K)² numbers. A model of more
-/// has them in [groups](Grouping), or in subspaces.
+/// The most codebooks that are trained and encoded together: their Gram matrix has (M·K)² entries. A model with more
+/// codebooks has them in [groups](Grouping), or in subspaces.
 pub const MAX_TOGETHER: usize = 64;
-/// The most codewords a codebook may have: what one byte can name.
+/// The most codewords a codebook may have: as many as one byte can index.
 pub const MAX_CODEWORDS: usize = 256;
 
-/// Vectors decoded between two looks at the monitor.
+/// Vectors decoded between two checks of the monitor.
 const DECODED: usize = 256;
 
 /// M codebooks of K codewords each, (M, K, d), contiguous and finite.
@@ -56,19 +56,19 @@ impl Codebooks {
         Ok(Self { data, groups })
     }
 
-    /// M.
+    /// The number of codebooks, M.
     #[must_use]
     pub fn n_codebooks(&self) -> usize {
         self.data.dim().0
     }
 
-    /// K.
+    /// The number of codewords per codebook, K.
     #[must_use]
     pub fn n_codewords(&self) -> usize {
         self.data.dim().1
     }
 
-    /// d, the length of the vectors.
+    /// The length of the vectors, d.
     #[must_use]
     pub fn dim(&self) -> usize {
         self.data.dim().2
@@ -80,7 +80,7 @@ impl Codebooks {
         &self.groups
     }
 
-    /// All of them, (M, K, d).
+    /// All codebooks, (M, K, d).
     #[must_use]
     pub fn view(&self) -> ArrayView3<'_, f32> {
         self.data.view()
@@ -93,22 +93,23 @@ impl Codebooks {
         &self.as_slice()[(m * n_codewords + k) * d..][..d]
     }
 
-    /// All numbers, codebook by codebook, codeword by codeword.
+    /// All numbers, codebook by codebook and codeword by codeword.
     #[must_use]
     pub fn as_slice(&self) -> &[f32] {
         self.data.as_slice().expect("standard layout by construction")
     }
 
-    /// The array back, (M, K, d).
+    /// Returns the array, (M, K, d).
     #[must_use]
     pub fn into_inner(self) -> Array3<f32> {
         self.data
     }
 
-    /// Refuses codebooks that `selection` cannot choose from.
+    /// Rejects codebooks that `selection` cannot choose from.
     ///
     /// # Errors
-    /// It shares one codebook and these are not M times the same; or it wants M different codewords of fewer than M.
+    /// `selection` shares one codebook and these are not M copies of one; or it needs M different codewords and there
+    /// are fewer.
     pub fn check_selection(&self, selection: Selection) -> Result<()> {
         let (m, k, d) = self.view().dim();
         let mut books = self.as_slice().chunks_exact(k * d);
@@ -121,10 +122,10 @@ impl Codebooks {
         Ok(())
     }
 
-    /// Refuses codes (n, M) of another M, or that name a codeword ≥ K.
+    /// Rejects codes (n, M) that have a different M, or that name a codeword ≥ K.
     ///
     /// # Errors
-    /// As said.
+    /// `codes` have a different M, or name a codeword ≥ K.
     pub fn check_codes(&self, codes: ArrayView2<'_, u8>) -> Result<()> {
         let (m, k) = (self.n_codebooks(), self.n_codewords());
         if codes.ncols() != m {
@@ -138,15 +139,15 @@ impl Codebooks {
         Ok(())
     }
 
-    /// The approximations that `codes` (n, M) stand for, (n, d): sums of codewords in the order m = 0 … M−1.
+    /// The approximations of `codes` (n, M): sums of codewords, added in the order m = 0 … M−1, (n, d).
     ///
     /// # Errors
-    /// See [`check_codes`](Self::check_codes); or a cancelling monitor.
+    /// See [`check_codes`](Self::check_codes); or the monitor cancels.
     pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
         self.decode_from(Array2::zeros((codes.nrows(), self.dim())), codes, monitor)
     }
 
-    /// As [`decode`](Self::decode), with the codewords added to the rows of `out` (n, d).
+    /// Like [`decode`](Self::decode), but adds the codewords to the rows of `out` (n, d).
     pub(crate) fn decode_from(
         &self,
         mut out: Array2<f32>,

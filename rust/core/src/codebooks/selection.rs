@@ -7,7 +7,7 @@ use crate::error::{Error, Result, argument};
 pub enum Selection {
     /// One codeword from each of M different codebooks.
     Group,
-    /// M codewords, not necessarily different, from one shared codebook.
+    /// M codewords, with repetition allowed, from one shared codebook.
     MSelection,
     /// M different codewords from one shared codebook.
     MCombination,
@@ -17,7 +17,7 @@ impl Selection {
     /// Every scheme, the least constrained first.
     pub const ALL: [Selection; 3] = [Selection::Group, Selection::MSelection, Selection::MCombination];
 
-    /// Its name, as files and Python have it.
+    /// The name used in files and in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Selection {
         }
     }
 
-    /// Whether all M codebooks are one and the same.
+    /// Whether all M codebooks are the same.
     #[must_use]
     pub fn is_shared(self) -> bool {
         self != Selection::Group

@@ -8,7 +8,7 @@ impl Directions {
     /// L c for each codeword.
     ///
     /// # Errors
-    /// `codebooks` have another d, or a codeword overflows.
+    /// `codebooks` have a different d, or a codeword overflows.
     pub fn stretch(&self, codebooks: &Codebooks) -> Result<Codebooks> {
         self.map(codebooks, |_| 1.0)
     }
@@ -16,7 +16,7 @@ impl Directions {
     /// L⁻¹ c for each codeword: the reverse of [`stretch`](Self::stretch).
     ///
     /// # Errors
-    /// `codebooks` have another d.
+    /// `codebooks` have a different d.
     pub fn relax(&self, codebooks: &Codebooks) -> Result<Codebooks> {
         self.map(codebooks, |square| -1.0 / (1.0 + square))
     }

@@ -1,22 +1,22 @@
 //! How the codes of a vector are stored: some as nibbles, two to a byte, and the others as bytes.
 //!
-//! The columns of nibbles come first, in pairs that share a line: the even column is the lower half of each byte. If their
-//! number is odd, the upper half of the last of these lines is 0. Then comes a line for each column of bytes.
+//! The columns of nibbles come first, in pairs that share a line: the even column is the lower half of each byte. If
+//! their number is odd, the upper half of the last of these lines is 0. Then comes a line for each column of bytes.
 
 use crate::codebooks::MAX_CODEBOOKS;
 use crate::error::{Result, argument};
 
 /// Vectors in a block: the bytes of one AVX-512 register.
 pub const BLOCK: usize = 64;
-/// A byte of each vector of a block: one column, or two of nibbles.
+/// One byte for each vector of a block: one column of bytes, or two of nibbles.
 pub type Line = [u8; BLOCK];
 
-/// The most columns of a packed array: the codebooks, and two more for what an index stores beside the codes.
+/// The most columns of a packed array: one per codebook, and two more for what an index stores with the codes.
 pub const MAX_COLUMNS: usize = MAX_CODEBOOKS + 2;
-/// The most codewords that a nibble names.
+/// The most codewords that a nibble can index.
 pub(crate) const NIBBLE: usize = 16;
 
-/// The columns of a packed array, and the lines that they take.
+/// The columns of a packed array, and the lines that hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     n_nibbles: usize,
@@ -24,19 +24,20 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `n_columns` columns of bytes.
+    /// A layout of `n_columns` columns of bytes.
     #[must_use]
     pub fn bytes(n_columns: usize) -> Self {
         Self { n_nibbles: 0, n_bytes: n_columns }
     }
 
-    /// `n_nibbles` columns of nibbles, then `n_bytes` columns of bytes.
+    /// A layout of `n_nibbles` columns of nibbles, then `n_bytes` columns of bytes.
     #[must_use]
     pub fn nibbles(n_nibbles: usize, n_bytes: usize) -> Self {
         Self { n_nibbles, n_bytes }
     }
 
-    /// The smallest for the codes of `n_codebooks` codebooks of `n_codewords` codewords, and `n_extra` bytes after them.
+    /// The smallest layout for the codes of `n_codebooks` codebooks of `n_codewords` codewords, with `n_extra` bytes
+    /// after them.
     #[must_use]
     pub fn smallest(n_codebooks: usize, n_codewords: usize, n_extra: usize) -> Self {
         if n_codewords <= NIBBLE {
@@ -52,25 +53,25 @@ impl Layout {
         self.n_nibbles + self.n_bytes
     }
 
-    /// How many of the columns, the first ones, are nibbles.
+    /// The number of columns of nibbles, which come first.
     #[must_use]
     pub fn n_nibbles(self) -> usize {
         self.n_nibbles
     }
 
-    /// Lines of two columns of nibbles, the last of which may hold one.
+    /// Lines that hold two columns of nibbles; the last may hold only one.
     #[must_use]
     pub fn n_pairs(self) -> usize {
         self.n_nibbles.div_ceil(2)
     }
 
-    /// Lines per block, which is bytes per vector.
+    /// Lines per block, which equals bytes per vector.
     #[must_use]
     pub fn n_lines(self) -> usize {
         self.n_pairs() + self.n_bytes
     }
 
-    /// The line of a column, and how far its codes are shifted there.
+    /// The line of a column, and the shift of its codes within that line.
     #[inline]
     pub(crate) fn place(self, column: usize) -> (usize, u32) {
         if column < self.n_nibbles {

@@ -8,20 +8,20 @@ use crate::error::{Result, invalid};
 use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes from which on large pages are asked for: the size of one.
+/// Allocations from this size on ask for large pages: the size of one such page, in bytes.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 2 << 20;
 
-/// Lines that can grow in number.
+/// A growable array of lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// What is beyond `len` lines is 0. `None`: no lines yet.
+    /// Everything beyond `len` lines is 0. `None`: no lines yet.
     map: Option<MmapMut>,
     len: usize,
 }
 
 impl Lines {
-    /// As many lines as `lines`, and the same.
+    /// Copies `lines`.
     pub(crate) fn copy(lines: &[Line]) -> Result<Self> {
         let mut copy = Self::default();
         copy.grow(lines.len())?;
@@ -29,10 +29,10 @@ impl Lines {
         Ok(copy)
     }
 
-    /// Adds lines of zeros, so that there are `len`.
+    /// Appends lines of zeros until there are `len`.
     ///
     /// # Errors
-    /// There is no memory for them; nothing is added then.
+    /// There is no memory for them; nothing is added in that case.
     pub(crate) fn grow(&mut self, len: usize) -> Result<()> {
         let capacity = self.map.as_ref().map_or(0, |map| map.len() / BLOCK);
         if len > capacity {
@@ -51,7 +51,7 @@ fn reserve(bytes: usize) -> std::io::Result<MmapMut> {
     let map = MmapMut::map_anon(bytes)?;
     #[cfg(target_os = "linux")]
     if bytes >= LARGE {
-        // A system without large pages says so; small ones do as well.
+        // A system without large pages returns an error; small pages work too.
         let _ = map.advise(memmap2::Advice::HugePage);
     }
     Ok(map)

@@ -1,4 +1,4 @@
-//! Codes as they are stored: their layout, the memory that holds them, and where that is.
+//! Codes as they are stored: their layout, the memory that holds them, and where that memory is.
 
 pub(crate) mod layout;
 mod memory;

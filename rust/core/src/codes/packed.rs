@@ -1,7 +1,7 @@
 //! Codes as the scan reads them: blocks of 64 vectors, each block column by column.
 //!
-//! One block holds 64 vectors' codes in M lines of 64 bytes; line m is what table m is looked up with, for 64 vectors
-//! at once. Blocks follow one another without gaps; the last one is filled up with zero codes.
+//! A block holds the codes of 64 vectors in M lines of 64 bytes; line m holds the indices into table m for all 64
+//! vectors. Blocks follow one another without gaps; the last one is padded with zero codes.
 //!
 //! | byte of the block | 0 | 1 | … | 63 |
 //! |---|---|---|---|---|
@@ -20,10 +20,10 @@ use crate::error::{Result, argument, invalid};
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 
-/// The most vectors of one packed array: beyond every memory, and their bytes can still be counted.
+/// The most vectors in one packed array: more than any memory holds, but few enough that their bytes can be counted.
 pub const MAX_VECTORS: usize = 1 << 48;
 
-/// Blocks that change their layout at once.
+/// Blocks whose layout is converted at once.
 const RELAID: usize = 1024;
 
 /// Bytes that `len` packed vectors of `n_lines` bytes take.
@@ -32,7 +32,7 @@ pub fn packed_bytes(len: usize, n_lines: usize) -> usize {
     len.div_ceil(BLOCK) * n_lines * BLOCK
 }
 
-/// Packed codes that can grow and change.
+/// Packed codes that can grow and be changed.
 #[derive(Debug)]
 pub struct PackedCodes {
     lines: Lines,
@@ -41,7 +41,7 @@ pub struct PackedCodes {
 }
 
 impl PackedCodes {
-    /// No vectors yet, of `n_columns` codes each, a byte for each.
+    /// An empty array with `n_columns` codes per vector, one byte each.
     ///
     /// # Errors
     /// `n_columns` is 0 or above [`MAX_COLUMNS`].
@@ -49,16 +49,16 @@ impl PackedCodes {
         Self::with(Layout::bytes(n_columns))
     }
 
-    /// No vectors yet.
+    /// An empty array.
     ///
     /// # Errors
-    /// There are no columns, or more than [`MAX_COLUMNS`].
+    /// The layout has no columns, or more than [`MAX_COLUMNS`].
     pub fn with(layout: Layout) -> Result<Self> {
         check_shape(0, layout)?;
         Ok(Self { lines: Lines::default(), len: 0, layout })
     }
 
-    /// Packs `codes` (n, M), a byte for each.
+    /// Packs `codes` (n, M), one byte each.
     ///
     /// # Errors
     /// M is 0 or above [`MAX_COLUMNS`], n is above [`MAX_VECTORS`], or there is no memory for them.
@@ -68,18 +68,18 @@ impl PackedCodes {
         Ok(packed)
     }
 
-    /// Copies a view, from a memory-mapped file say.
+    /// Copies a view, for example of a memory-mapped file.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is not enough memory.
     pub fn from_view(view: PackedView<'_>) -> Result<Self> {
         Ok(Self { lines: Lines::copy(view.lines)?, len: view.len, layout: view.layout })
     }
 
-    /// Copies a view into another layout of as many columns.
+    /// Copies a view into another layout with the same number of columns.
     ///
     /// # Errors
-    /// A code is too large for it, or there is no memory for the copy.
+    /// A code is too large for the layout, or there is not enough memory for the copy.
     pub(crate) fn relaid(view: PackedView<'_>, layout: Layout) -> Result<Self> {
         let mut packed = Self::with(layout)?;
         let blocks = (0..view.n_blocks()).step_by(RELAID);
@@ -90,7 +90,7 @@ impl PackedCodes {
         Ok(packed)
     }
 
-    /// `len` vectors of that layout, whose bytes `fill` writes as [`PackedView::as_bytes`] has them.
+    /// Builds `len` vectors in `layout`; `fill` writes their bytes in the order of [`PackedView::as_bytes`].
     ///
     /// # Errors
     /// The shape is not one of packed codes, there is no memory for them, or `fill` fails.
@@ -124,13 +124,13 @@ impl PackedCodes {
         self.layout.n_columns()
     }
 
-    /// How they are stored.
+    /// How the codes are stored.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// What the scan reads.
+    /// The view that the scan reads.
     #[must_use]
     pub fn view(&self) -> PackedView<'_> {
         PackedView { lines: &self.lines, len: self.len, layout: self.layout }
@@ -139,19 +139,19 @@ impl PackedCodes {
     /// Appends `codes` (n, M).
     ///
     /// # Errors
-    /// Another M, a code that its column cannot hold, more than [`MAX_VECTORS`] in all, or no memory for them; nothing is
-    /// appended then.
+    /// A different M, a code that its column cannot hold, more than [`MAX_VECTORS`] in total, or not enough memory;
+    /// nothing is appended in that case.
     pub fn extend(&mut self, codes: ArrayView2<'_, u8>) -> Result<()> {
         self.rewrite(self.len, codes)
     }
 
-    /// Puts `codes` (n, M) in the place of all from `first` on, which are at most as many.
+    /// Overwrites the vectors from `first` to the end with `codes` (n, M), which may be more vectors than these.
     ///
     /// # Errors
-    /// Those of [`extend`](Self::extend); nothing is changed then.
+    /// The errors of [`extend`](Self::extend); nothing is changed in that case.
     ///
     /// # Panics
-    /// There are more.
+    /// There are fewer `codes` than vectors from `first` on.
     pub(crate) fn rewrite(&mut self, first: usize, codes: ArrayView2<'_, u8>) -> Result<()> {
         let layout = self.layout;
         if codes.ncols() != layout.n_columns() {
@@ -171,7 +171,7 @@ impl PackedCodes {
         self.lines.grow(len.div_ceil(BLOCK) * layout.n_lines())?;
         self.len = len;
 
-        // The block that was partial, then whole blocks in parallel.
+        // First the block that was partial, then whole blocks in parallel.
         let head = (old_len.next_multiple_of(BLOCK) - old_len).min(codes.nrows());
         for row in 0..head {
             self.write(old_len + row, codes.row(row));
@@ -190,10 +190,10 @@ impl PackedCodes {
         Ok(())
     }
 
-    /// Overwrites the last column, one of bytes, of the vectors from `first` on.
+    /// Overwrites the last column, a column of bytes, for the vectors from `first` on.
     ///
     /// # Panics
-    /// There are not as many.
+    /// There are fewer vectors than `bytes`.
     pub fn set_last(&mut self, first: usize, bytes: &[u8]) {
         assert!(first + bytes.len() <= self.len, "{} bytes from {first} of {}", bytes.len(), self.len);
         for (position, &byte) in (first..).zip(bytes) {
@@ -201,10 +201,10 @@ impl PackedCodes {
         }
     }
 
-    /// Overwrites the codes of the vectors at `positions` by the rows of `codes` (positions, M).
+    /// Overwrites the codes of the vectors at `positions` with the rows of `codes` (positions, M).
     ///
     /// # Panics
-    /// A position is not below [`len`](Self::len), or `codes` are not M for each.
+    /// A position is not below [`len`](Self::len), or `codes` has not M codes per position.
     pub(crate) fn replace(&mut self, positions: &[usize], codes: ArrayView2<'_, u8>) {
         assert_eq!(codes.dim(), (positions.len(), self.n_columns()), "codes for the positions");
         for (&position, codes) in positions.iter().zip(codes.outer_iter()) {
@@ -234,7 +234,7 @@ fn write(layout: Layout, lines: &mut [Line], lane: usize, codes: ArrayView1<'_, 
 
 impl Clone for PackedCodes {
     /// # Panics
-    /// There is no memory for it.
+    /// There is not enough memory for the copy.
     fn clone(&self) -> Self {
         Self::from_view(self.view()).expect("memory for a copy")
     }
@@ -248,7 +248,7 @@ impl PartialEq for PackedCodes {
 
 impl Eq for PackedCodes {}
 
-/// Packed codes that lie somewhere: in a [`PackedCodes`], or in a memory-mapped file.
+/// A view of packed codes, held by a [`PackedCodes`] or in a memory-mapped file.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedView<'a> {
     lines: &'a [Line],
@@ -257,7 +257,7 @@ pub struct PackedView<'a> {
 }
 
 impl<'a> PackedView<'a> {
-    /// Takes `bytes` as `len` packed vectors of `n_columns` codes, a byte for each. No alignment is asked for.
+    /// Takes `bytes` as `len` packed vectors of `n_columns` codes, one byte each. No alignment is required.
     ///
     /// # Errors
     /// `bytes` is not [`packed_bytes`] long, or the shape is not one of [`PackedCodes`].
@@ -265,7 +265,7 @@ impl<'a> PackedView<'a> {
         Self::with(bytes, len, Layout::bytes(n_columns))
     }
 
-    /// Takes `bytes` as `len` packed vectors of that layout. No alignment is asked for.
+    /// Takes `bytes` as `len` packed vectors in `layout`. No alignment is required.
     ///
     /// # Errors
     /// `bytes` is not [`packed_bytes`] long, or the shape is not one of [`PackedCodes`].
@@ -299,19 +299,19 @@ impl<'a> PackedView<'a> {
         self.layout.n_columns()
     }
 
-    /// How they are stored.
+    /// How the codes are stored.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Number of blocks, the last of which may be partial.
+    /// Number of blocks; the last may be partial.
     #[must_use]
     pub fn n_blocks(&self) -> usize {
         self.len.div_ceil(BLOCK)
     }
 
-    /// Lines per block, which is bytes per vector: M where every code takes a byte.
+    /// Lines per block, which equals bytes per vector: M if every code takes a byte.
     #[must_use]
     pub fn n_lines(&self) -> usize {
         self.layout.n_lines()
@@ -323,10 +323,10 @@ impl<'a> PackedView<'a> {
         &self.lines[blocks.start * self.n_lines()..blocks.end * self.n_lines()]
     }
 
-    /// The vectors of `blocks` alone.
+    /// A view of the vectors of `blocks` alone.
     ///
     /// # Panics
-    /// There are no such blocks.
+    /// A block does not exist.
     #[must_use]
     pub fn slice(&self, blocks: std::ops::Range<usize>) -> PackedView<'a> {
         let len = self.len.min(blocks.end * BLOCK).saturating_sub(blocks.start * BLOCK);

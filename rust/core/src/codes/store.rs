@@ -1,4 +1,4 @@
-//! Where the packed codes are: in memory of their own, or in a mapped file until they change.
+//! Where the packed codes are: in memory owned by the index, or in a mapped file until they change.
 
 use crate::codes::packed::{Layout, PackedCodes, PackedView};
 use crate::error::{Result, damaged, invalid};
@@ -13,22 +13,22 @@ pub(crate) enum Store {
     Mapped(Mapped),
 }
 
-/// Codes in a mapped file. They are as the file has them: whether it is damaged shows when all are read.
+/// Codes in a mapped file, exactly as the file has them. Damage is only detected when all of them are read.
 #[derive(Clone)]
 pub(crate) struct Mapped {
     map: Arc<Mmap>,
     bytes: Range<usize>,
     len: usize,
     layout: Layout,
-    /// The checksum that they must have.
+    /// The expected checksum.
     crc: u32,
 }
 
 impl Mapped {
-    /// The codes of `shape`, vectors and their layout, in these bytes of the file.
+    /// Maps these bytes of the file as codes of `shape`: the number of vectors and their layout.
     ///
     /// # Errors
-    /// The file ends before them, or they do not fit the shape.
+    /// The file ends before them, or the bytes do not fit the shape.
     pub(crate) fn new(map: Arc<Mmap>, bytes: Range<usize>, shape: (usize, Layout), crc: u32) -> Result<Self> {
         let (len, layout) = shape;
         let codes = map.get(bytes.clone()).ok_or_else(|| invalid!("the file ends before its codes"))?;
@@ -61,8 +61,8 @@ impl Store {
         self.view().n_columns()
     }
 
-    /// A copy of mapped codes in `layout`, so that they can be changed; they must have their checksum and satisfy `check`.
-    /// `None` of codes that are not mapped.
+    /// A copy of mapped codes in `layout`, which can be changed. The mapped codes must have their checksum and satisfy
+    /// `check`. `None` for codes that are not mapped.
     pub(crate) fn unmapped(
         &self,
         layout: Layout,
@@ -74,11 +74,11 @@ impl Store {
             return Err(damaged("codes"));
         }
         check(copy.view())?;
-        // Older files have a byte for each code.
+        // Older files use one byte per code.
         Ok(Some(if copy.layout() == layout { copy } else { PackedCodes::relaid(copy.view(), layout)? }))
     }
 
-    /// The codes to be changed: an [`unmapped`](Self::unmapped) copy takes the place of mapped ones first.
+    /// Mutable access to the codes: mapped codes are first replaced with an [`unmapped`](Self::unmapped) copy.
     pub(crate) fn to_mut(&mut self) -> Result<&mut PackedCodes> {
         match self {
             Store::Owned(codes) => Ok(codes),

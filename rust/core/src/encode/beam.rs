@@ -1,12 +1,12 @@
-//! Beam search: the codebooks in turn, keeping the best `width` beginnings of a code.
+//! Beam search: goes through the codebooks in turn and keeps the best `width` partial codes.
 //!
-//! Each beginning kept so far is tried with every codeword of the next codebook, whose score given the beginning is that
-//! of no codeword plus a Gram row for each one chosen. (The encoder of residual quantization: Babenko & Lempitsky,
-//! *Tree Quantization*, 2015; Liu et al., *Improved Residual Vector Quantization*, 2015.) Time is that of the Gram rows,
-//! of which the beginnings of a vector have many in common.
+//! Each partial code is extended by every codeword of the next codebook. The score of a codeword given a partial code
+//! is its score given no codeword, plus one Gram row for each codeword chosen so far. (This is the encoder of residual
+//! quantization: Babenko & Lempitsky, *Tree Quantization*, 2015; Liu et al., *Improved Residual Vector Quantization*,
+//! 2015.) The time goes into reading Gram rows, many of which the partial codes of a vector have in common.
 //!
-//! With one shared codebook the same codewords in another order are the same sum. Only one order of them is kept, or
-//! the beam would fill with copies.
+//! With one shared codebook, the same codewords in a different order give the same sum. Only one order is kept;
+//! otherwise the beam would fill with copies.
 
 use super::lanes;
 use super::levels::LEVELS;
@@ -14,19 +14,19 @@ use super::space::{Space, Vector};
 use crate::codebooks::MAX_TOGETHER;
 use crate::isa::Level;
 
-/// The beginning of a code.
+/// A partial code.
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// What its codewords add to the loss of no codeword.
+    /// The loss with its codewords, relative to the loss with none.
     loss: f32,
     /// The sum of their projections on the vector's direction.
     along: f32,
-    /// The same for the same codewords in any order.
+    /// A key that is equal for equal sets of codewords, in any order.
     key: u64,
     code: [u8; MAX_TOGETHER],
 }
 
-/// One codeword more for a candidate.
+/// A candidate extended by one codeword.
 #[derive(Clone, Copy)]
 struct Extension {
     loss: f32,
@@ -34,7 +34,7 @@ struct Extension {
     k: u32,
 }
 
-/// What one thread works in.
+/// The workspace of one thread.
 #[derive(Default)]
 pub(super) struct Beam {
     candidates: Vec<Candidate>,
@@ -52,7 +52,7 @@ impl Space<'_> {
         beam.candidates.push(Candidate { loss: 0.0, along: 0.0, key: 0, code: [0; MAX_TOGETHER] });
         beam.losses.resize(self.stride, 0.0);
         for book in 0..self.n_codebooks {
-            // A sum of a shared codebook may come once from each of its codewords.
+            // With a shared codebook, the same sum may arise once for each of its codewords.
             let wanted = if self.shared { width.saturating_mul(book + 1) } else { width };
             self.extend::<L>(vector, beam, book, wanted);
             self.advance(vector, beam, book, width);
@@ -69,13 +69,13 @@ impl Space<'_> {
         for (i, candidate) in candidates.iter().enumerate() {
             self.losses::<L>(vector, candidate, book, losses);
             if i == 0 && wanted <= lanes::LANES {
-                // As many losses as there are lanes are no larger than their minima.
+                // There are at least as many losses below the largest lane minimum as there are lanes.
                 let mut minima = lanes::minima(losses);
                 minima.sort_unstable_by(f32::total_cmp);
                 bound = minima[wanted - 1];
             }
             lanes::for_each_up_to(losses, bound, |k, loss| {
-                // Padding, and codewords that may not be taken again.
+                // Skips padding, and codewords that may not be chosen again.
                 if loss < f32::INFINITY {
                     extensions.push(Extension { loss, candidate: i as u32, k: k as u32 });
                 }
@@ -104,7 +104,7 @@ impl Space<'_> {
         let scores = vector.scores[here.clone()].as_chunks::<LEVELS>().0;
         let losses_of = losses.as_chunks_mut::<LEVELS>().0.iter_mut().zip(scores);
         for (r, (losses, scores)) in losses_of.enumerate() {
-            // Whole numbers, and exact.
+            // Integers, hence exact.
             let mut sum = L::splat(0);
             for row in &rows[..book] {
                 sum = L::add(sum, L::load(&block[row + r].0));
@@ -119,7 +119,7 @@ impl Space<'_> {
         }
     }
 
-    /// Makes the best `width` extensions by a codeword of `book` the candidates.
+    /// Replaces the candidates with the best `width` extensions by a codeword of `book`.
     #[inline(always)]
     fn advance(&self, vector: Vector<'_>, beam: &mut Beam, book: usize, width: usize) {
         beam.next.clear();
@@ -140,7 +140,7 @@ impl Space<'_> {
             }
         }
         if beam.next.is_empty() {
-            // Scores beyond float32: any code will do.
+            // The scores are beyond float32: any code will do.
             let mut candidate = beam.candidates[0];
             let taken = |k: &u8| self.distinct && candidate.code[..book].contains(k);
             candidate.code[book] = (0..=u8::MAX).find(|k| !taken(k)).unwrap_or(0);
@@ -150,14 +150,14 @@ impl Space<'_> {
     }
 }
 
-/// Better ones first; of equal ones that of the better candidate, then the lower codeword.
+/// The better extension first; among equal ones that of the better candidate, then the lower codeword.
 #[inline(always)]
 fn order(a: &Extension, b: &Extension) -> std::cmp::Ordering {
     a.loss.total_cmp(&b.loss).then(a.candidate.cmp(&b.candidate)).then(a.k.cmp(&b.k))
 }
 
-/// A number for codeword `k`, such that different collections of codewords have different sums but for a chance of 2⁻⁶⁴
-/// (the finalizer of SplitMix64).
+/// A hash of codeword `k`: different sets of codewords have different sums of hashes, except with probability 2⁻⁶⁴ (the
+/// finalizer of SplitMix64).
 #[inline(always)]
 fn key(k: usize) -> u64 {
     let z = (k as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,5 +1,5 @@
-//! The first codebook of a model whose index is divided into lists: its codeword is not named by a code, but by the list
-//! that a vector is in.
+//! The first codebook of a model whose index is divided into lists: its codeword is identified by the list that a
+//! vector is in, not by a code.
 
 use super::Loss;
 use super::lists::ListFinder;
@@ -11,13 +11,13 @@ use crate::vectors::unit::Unit;
 use crate::vectors::{Subset, Vectors};
 use ndarray::{Array2, ArrayView2};
 
-/// The most lists: more would take more memory for a thread's scores than for the codes.
+/// The most lists: with more, the scores of a thread would take more memory than the codes.
 pub const MAX_LISTS: usize = 1 << 20;
 
-/// How many lists are searched, and the share of the nearest vectors that are in them.
+/// A number of lists searched, and the share of the nearest vectors that they hold.
 pub type Reached = (usize, f32);
 
-/// One centroid for each list: x ≈ centroid + Σ codewords; or x ≈ Σ codewords, see [`of_whole`](Self::of_whole).
+/// One centroid per list: x ≈ centroid + Σ codewords; or x ≈ Σ codewords, see [`of_whole`](Self::of_whole).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centroids {
     data: Array2<f32>,
@@ -29,10 +29,10 @@ pub struct Centroids {
 }
 
 impl Centroids {
-    /// Of (`n_lists`, d) numbers.
+    /// Takes the centroids (`n_lists`, d).
     ///
     /// # Errors
-    /// There are none or more than [`MAX_LISTS`], or one is not finite.
+    /// There are none or more than [`MAX_LISTS`], or a value is not finite.
     pub fn new(data: Array2<f32>) -> Result<Self> {
         let (n, d) = data.dim();
         if !(1..=MAX_LISTS).contains(&n) || d == 0 {
@@ -55,24 +55,24 @@ impl Centroids {
         })
     }
 
-    /// Puts vectors into the list of least `loss`; by default of least squared error.
+    /// Assigns vectors to the list of least `loss`; the default is the squared error.
     #[must_use]
     pub fn with_loss(self, loss: Loss) -> Self {
         Self { loss, ..self }
     }
 
-    /// Lists of vectors whose codes are those of the whole vectors, not of what their centroids leave: centroids tell
-    /// which list a vector is in, and which lists are best for a query, but are no part of the approximation.
+    /// Makes the codes encode whole vectors rather than their residuals: the centroids determine which list a vector is
+    /// in, and which lists are best for a query, but are not part of the approximation.
     #[must_use]
     pub fn of_whole(self) -> Self {
         Self { by_residual: false, ..self }
     }
 
-    /// Adds ‖q‖ times the number l of `bonuses` to ⟨q, centroid l⟩ where the lists of a query q are chosen: vectors of a list
-    /// that spread far from its centroid may score far above it.
+    /// Adds ‖q‖ times entry l of `bonuses` to ⟨q, centroid l⟩ when the lists of a query q are chosen: the vectors of a
+    /// list that spreads far from its centroid may score far above it.
     ///
     /// # Errors
-    /// They are not one finite number for each list.
+    /// `bonuses` is not one finite number per list.
     pub fn with_bonuses(mut self, bonuses: Vec<f32>) -> Result<Self> {
         if bonuses.len() != self.n_lists() || bonuses.iter().any(|bonus| !bonus.is_finite()) {
             return Err(argument!("bonuses", "are {}: want {} finite ones", bonuses.len(), self.n_lists()));
@@ -81,10 +81,11 @@ impl Centroids {
         Ok(self)
     }
 
-    /// The share of the training vectors that each list held, by which an index tells how its lists have changed.
+    /// Sets the share of the training vectors that each list held, from which an index measures how its lists have
+    /// drifted.
     ///
     /// # Errors
-    /// They are not one for each list, from 0 to 1.
+    /// `shares` is not one number from 0 to 1 per list.
     pub fn with_shares(mut self, shares: Vec<f32>) -> Result<Self> {
         if shares.len() != self.n_lists() || !shares.iter().all(|share| (0.0..=1.0).contains(share)) {
             return Err(argument!("shares", "are {}: want {} from 0 to 1", shares.len(), self.n_lists()));
@@ -93,10 +94,11 @@ impl Centroids {
         Ok(self)
     }
 
-    /// The share of the nearest vectors that the best lists of a query hold, measured for some numbers of lists.
+    /// Sets the share of the nearest vectors that the best lists of a query hold, measured for several numbers of
+    /// lists.
     ///
     /// # Errors
-    /// The numbers are not from 1 to the number of lists and ascending, or the shares not from 0 to 1 and ascending.
+    /// The numbers are not ascending from 1 to the number of lists, or the shares are not ascending from 0 to 1.
     pub fn with_reach(mut self, reach: Vec<Reached>) -> Result<Self> {
         let ascends = reach.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
         let lists = 1..=self.n_lists();
@@ -108,25 +110,25 @@ impl Centroids {
         Ok(self)
     }
 
-    /// How many lists there are.
+    /// The number of lists.
     #[must_use]
     pub fn n_lists(&self) -> usize {
         self.data.nrows()
     }
 
-    /// d.
+    /// The length of the vectors, d.
     #[must_use]
     pub fn dim(&self) -> usize {
         self.data.ncols()
     }
 
-    /// All of them, (`n_lists`, d).
+    /// All centroids, (`n_lists`, d).
     #[must_use]
     pub fn view(&self) -> ArrayView2<'_, f32> {
         self.data.view()
     }
 
-    /// That of list `list`.
+    /// The centroid of list `list`.
     #[must_use]
     pub fn centroid(&self, list: usize) -> &[f32] {
         &self.as_slice()[list * self.dim()..][..self.dim()]
@@ -138,13 +140,13 @@ impl Centroids {
         self.data.as_slice().expect("standard layout by construction")
     }
 
-    /// What lists are chosen by for vectors.
+    /// The loss by which vectors are assigned to lists.
     #[must_use]
     pub fn loss(&self) -> Loss {
         self.loss
     }
 
-    /// Whether the approximation of a vector begins with the centroid of its list, as it does by default.
+    /// Whether the approximation of a vector starts from the centroid of its list, which is the default.
     #[must_use]
     pub fn by_residual(&self) -> bool {
         self.by_residual
@@ -168,11 +170,13 @@ impl Centroids {
         &self.reach
     }
 
-    /// How many lists to search so that `recall` of the nearest vectors are in them; all, where none were found to do.
+    /// How many lists to search so that they hold `recall` of the nearest vectors; all lists if no smaller number was
+    /// found to suffice.
     #[must_use]
     pub fn probes_for(&self, recall: f32) -> usize {
         if recall >= 1.0 {
-            // Few samples may have all of their nearest in a part of the lists; other queries need not.
+            // With few samples, all of their nearest vectors may be in a part of the lists; this need not hold for
+            // other queries.
             return self.n_lists();
         }
         let enough = self.reach.iter().position(|&(_, share)| share >= recall);
@@ -180,7 +184,7 @@ impl Centroids {
             None if self.reach.is_empty() => self.n_lists().div_ceil(16).max(8.min(self.n_lists())),
             None => self.n_lists(),
             Some(at) => {
-                // Between two that were measured, on the line through them.
+                // Linear interpolation between two measured points.
                 let (n, share) = self.reach[at];
                 let (before, low) = at.checked_sub(1).map_or((0, 0.0), |at| self.reach[at]);
                 let part = if share > low { (recall - low) / (share - low) } else { 1.0 };
@@ -190,10 +194,10 @@ impl Centroids {
         }
     }
 
-    /// Refuses centroids that do not fit `codebooks`.
+    /// Rejects centroids that do not fit `codebooks`.
     ///
     /// # Errors
-    /// They have another d.
+    /// They have a different d.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         if self.dim() != codebooks.dim() {
             let (have, want) = (self.dim(), codebooks.dim());
@@ -202,10 +206,10 @@ impl Centroids {
         Ok(())
     }
 
-    /// Refuses lists that are not one of these for each of `n` vectors.
+    /// Rejects `lists` that do not name one of these lists for each of `n` vectors.
     ///
     /// # Errors
-    /// As said.
+    /// `lists` has not `n` entries, or one is not below the number of lists.
     pub fn check_lists(&self, lists: &[u32], n: usize) -> Result<()> {
         if lists.len() != n {
             return Err(argument!("lists", "has {} entries for {n} vectors", lists.len()));
@@ -216,17 +220,17 @@ impl Centroids {
         }
     }
 
-    /// What `f` gives for the centroid of each of these lists, as vectors.
+    /// Calls `f` with the centroid of each of these lists, as vectors.
     pub(crate) fn with_bases<R>(&self, lists: &[u32], f: impl FnOnce(&dyn Vectors) -> R) -> R {
         let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
         f(&Subset::new(&self.view(), &rows))
     }
 
-    /// The list of each row of `x` (n, d): that whose centroid has the least loss, of vectors of length 1 where
-    /// `metric`, what the model was trained for, is the cosine.
+    /// The list of each row of `x` (n, d), which is the one whose centroid has the least loss. If `metric`, which the
+    /// model was trained for, is the cosine, the rows are scaled to length 1 first.
     ///
     /// # Errors
-    /// Another d, a row that is not finite, or a cancelling monitor.
+    /// A different d, a row that is not finite, or the monitor cancels.
     pub fn assign(&self, x: &dyn Vectors, metric: Option<Metric>, monitor: &dyn Monitor) -> Result<Vec<u32>> {
         let found = match metric {
             Some(Metric::Cosine) => self.nearest(&Unit(x), monitor),
@@ -235,16 +239,16 @@ impl Centroids {
         found.map(|(lists, _)| lists)
     }
 
-    /// As [`assign`](Self::assign), of vectors as they are, with the loss of each.
+    /// Like [`assign`](Self::assign), but takes vectors as they are, and also returns the loss of each.
     ///
     /// # Errors
-    /// Those of [`assign`](Self::assign).
+    /// The errors of [`assign`](Self::assign).
     pub fn nearest(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Vec<u32>, Vec<f32>)> {
         ListFinder::new(self.view(), self.loss)?.find(x, monitor)
     }
 }
 
-/// Refuses lists where a model has none, and asks for them where it has.
+/// Rejects lists if the model has no centroids, and requires them if it has.
 pub(crate) fn checked<'a>(
     centroids: Option<&Centroids>,
     lists: Option<&'a [u32]>,
@@ -273,7 +277,7 @@ mod tests {
         let x = array![[1.9f32, 0.0], [2.1, 0.0], [2.6, 2.2]];
         let lists = |centroids: &Centroids| centroids.assign(&x.view(), None, &()).unwrap();
         assert_eq!(lists(&centroids), [0, 1, 1]);
-        // Of (2.6, 2.2) the error along it is smaller from (0, 3).
+        // For (2.6, 2.2), the error along the vector is smaller from (0, 3).
         let centroids = centroids.with_loss(Loss::inner_product(50.0).unwrap());
         let brute = |x: &[f32; 2]| {
             let loss = |c: &[f32]| {

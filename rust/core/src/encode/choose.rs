@@ -1,4 +1,4 @@
-//! Choosing codes for a chunk of vectors: scores first, then the encoder that was asked for.
+//! Choosing codes for a chunk of vectors: computes the scores first, then runs the requested encoder.
 
 use super::beam::Beam;
 use super::encoder::{CHUNK, Encoder};
@@ -12,28 +12,28 @@ use crate::codebooks::Selection;
 use crate::error::Result;
 use crate::isa::{self, Kernel, Level};
 
-/// What one thread works in.
+/// The workspace of one thread.
 pub(super) struct Scratch {
     /// The vectors of a chunk.
     rows: Rows,
     scores: Scores,
     minima: Vec<Lanes>,
     search: Search,
-    /// The codes that local search began with.
+    /// The codes that local search started from.
     begun: Vec<u8>,
-    /// Those that may take the place of others.
+    /// Codes that may replace the present ones.
     new: Vec<u8>,
     beam: Beam,
     approximation: Vec<f32>,
 }
 
-/// What becomes of the codes that are there.
+/// What happens to the codes that are given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
-    /// Nothing: they are chosen anew.
+    /// They are ignored, and codes are chosen from scratch.
     Ignored,
-    /// Local search goes on from them. Codes may become worse: of a vector far shorter than the codewords it sees little
-    /// but rounding.
+    /// Local search starts from them. Codes may become worse: for a vector far shorter than the codewords, local search
+    /// sees little but rounding.
     Improved,
 }
 
@@ -51,17 +51,18 @@ impl Scratch {
         }
     }
 
-    /// Brings in `rows` vectors of `target`, from `first` on.
+    /// Loads `rows` vectors of `target`, starting at `first`.
     pub(super) fn read(&mut self, target: &Target<'_>, first: usize, rows: usize) -> Result<()> {
         self.rows.read(target, first, rows)
     }
 
-    /// Chooses codes for the vectors that were read.
+    /// Chooses codes for the vectors that were loaded.
     pub(super) fn choose(&mut self, encoder: &Encoder, given: Given, codes: &mut [u8]) {
         isa::run(encoder.isa, Choose { encoder, scratch: self, given, codes });
     }
 
-    /// Chooses anew for the vectors that were read, and takes the codes that are better. The losses before and after.
+    /// Chooses new codes for the vectors that were loaded and keeps those that are better. Returns the losses before
+    /// and after.
     pub(super) fn improve(
         &mut self,
         encoder: &Encoder,
@@ -77,7 +78,7 @@ impl Scratch {
     }
 }
 
-/// Takes new codes where they are better than those there are.
+/// Accepts new codes where they are better than the present ones.
 struct Judge<'a> {
     encoder: &'a Encoder,
     scratch: &'a mut Scratch,
@@ -123,7 +124,7 @@ impl Kernel for Choose<'_> {
     fn run<L: Level>(self) {
         let Self { encoder, scratch, given, codes } = self;
         let m = encoder.codebooks.n_codebooks();
-        // With one codebook greedy is exact.
+        // With one codebook the greedy encoder is exact.
         let searched = match encoder.encoding {
             Encoding::LocalSearch { start, rounds, seed } if m > 1 => {
                 let later = encoder.later.filter(|_| given == Given::Improved);
@@ -195,7 +196,7 @@ fn beam<L: Level>(encoder: &Encoder, scratch: &mut Scratch, width: usize, codes:
     }
 }
 
-/// Takes back codes of local search that are worse than those it began with.
+/// Reverts codes for which local search ended with a larger loss than it started with.
 #[inline(always)]
 fn go_back(encoder: &Encoder, scratch: &mut Scratch, codes: &mut [u8]) {
     let m = encoder.codebooks.n_codebooks();

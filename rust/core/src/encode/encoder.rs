@@ -1,4 +1,4 @@
-//! What the search for codes needs of given codebooks, prepared once for many vectors.
+//! What the search for codes needs to know about the codebooks, prepared once for many vectors.
 
 use super::encoding::{Encoding, Start};
 use super::gram::Gram;
@@ -36,16 +36,17 @@ pub struct Encoder {
     pub(super) codebooks: Codebooks,
     pub(super) selection: Selection,
     pub(super) isa: Isa,
-    /// Subtracted from every vector: 0, or the common offset of all sums where they lie far from the origin.
+    /// Subtracted from every vector: 0, or the common offset of all sums if they lie far from the origin.
     pub(super) center: Vec<f32>,
-    /// Brings the centred codewords to magnitude 1: no overflow, no underflow. A power of two: exact.
+    /// Brings the centered codewords to magnitude 1, so that nothing overflows or underflows. A power of two, hence
+    /// exact.
     pub(super) scale: f32,
     pub(super) panels: Panels,
-    /// ‖c‖² of each column, +∞ where it is padding.
+    /// ‖c‖² of each column, +∞ for padding.
     pub(super) norms: Vec<f32>,
-    /// 2⟨c, c'⟩, a row of `panels.columns()` for each codeword.
+    /// 2⟨c, c'⟩: one row of `panels.columns()` entries per codeword.
     pub(super) gram: Vec<f32>,
-    /// Codewords of a codebook, padded to whole registers of [`levels`].
+    /// Codewords per codebook, padded to whole registers of [`levels`].
     pub(super) stride: usize,
     /// ⟨center, c⟩ of each column.
     pub(super) center_products: Vec<f32>,
@@ -53,13 +54,13 @@ pub struct Encoder {
     /// η − 1 of the loss.
     pub(super) beta: f32,
     pub(super) encoding: Encoding,
-    /// The Gram matrix of beam and local search; empty for the greedy encoder.
+    /// The Gram matrix for beam and local search; empty for the greedy encoder.
     pub(super) coarse_gram: Gram,
-    /// That of local search among few codewords.
+    /// The Gram matrix for local search with few codewords.
     pub(super) rows: Option<GramRows>,
-    /// Along which vectors are stretched before they are encoded, as the codebooks are.
+    /// The directions along which vectors are stretched before encoding, as the codebooks are.
     pub(super) directions: Option<Directions>,
-    /// Rounds of local search where codes are given, if not as many as otherwise.
+    /// Rounds of local search when starting from given codes, if different from the usual number.
     pub(super) later: Option<usize>,
 }
 
@@ -67,8 +68,8 @@ impl Encoder {
     /// Prepares the tables that encoding needs.
     ///
     /// # Errors
-    /// `selection` shares one codebook and `codebooks` are not M times the same; or it wants M different codewords of
-    /// fewer than M; or M is above 64.
+    /// `selection` shares one codebook and `codebooks` are not M copies of one; or it needs M different codewords and
+    /// there are fewer; or M is above 64.
     pub fn new(codebooks: &Codebooks, selection: Selection) -> Result<Self> {
         let (m, k, d) = codebooks.view().dim();
         if m > MAX_TOGETHER {
@@ -116,16 +117,16 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// The same for errors that count more along `directions`: it encodes L x with the codewords L c.
+    /// Like [`new`](Self::new), for errors that count more along `directions`: encodes L x with the codewords L c.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new); or `directions` have another d than `codebooks`.
+    /// The errors of [`new`](Self::new); or `directions` has a different d than `codebooks`.
     pub fn stretched(codebooks: &Codebooks, selection: Selection, directions: Directions) -> Result<Self> {
         let encoder = Self::new(&directions.stretch(codebooks)?, selection)?;
         Ok(Self { directions: Some(directions), ..encoder })
     }
 
-    /// Judges codes by `loss` instead of the squared error.
+    /// Measures codes by `loss` instead of the squared error.
     #[must_use]
     pub fn with_loss(mut self, loss: Loss) -> Self {
         self.loss = loss;
@@ -133,7 +134,7 @@ impl Encoder {
         self
     }
 
-    /// Chooses codes as `encoding` says instead of greedily.
+    /// Chooses codes by `encoding` instead of greedily.
     #[must_use]
     pub fn with_encoding(mut self, encoding: Encoding) -> Self {
         let (m, k, _) = self.codebooks.view().dim();
@@ -146,13 +147,13 @@ impl Encoder {
         self
     }
 
-    /// Searches in so many rounds where codes are given, if it searches.
+    /// Sets the number of rounds of local search for codes that are given, if the encoder uses local search.
     pub(super) fn with_later_rounds(mut self, rounds: usize) -> Self {
         self.later = Some(rounds);
         self
     }
 
-    /// Frees what only a greedy start needs, where there is none.
+    /// Frees what only a greedy start needs, if there is no greedy start.
     pub(super) fn without_fine_gram(mut self) -> Self {
         let starts = match self.encoding {
             Encoding::LocalSearch { start, .. } => start != Start::Greedy,
@@ -164,13 +165,13 @@ impl Encoder {
         self
     }
 
-    /// The codebooks it encodes with, stretched if it stretches vectors.
+    /// The codebooks it encodes with, stretched if vectors are.
     #[must_use]
     pub fn codebooks(&self) -> &Codebooks {
         &self.codebooks
     }
 
-    /// Where beam and local search take place.
+    /// The search space of beam and local search.
     pub(super) fn space(&self) -> Space<'_> {
         Space {
             gram: &self.coarse_gram,

@@ -3,49 +3,50 @@
 /// How codes are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// The paper's: at each step the codebook and codeword that leave the smallest loss.
+    /// The paper's encoder: each step takes the codebook and codeword that leave the smallest loss.
     #[default]
     Greedy,
-    /// The codebooks in turn, keeping the best beginnings of a code.
+    /// Goes through the codebooks in turn, keeping the best partial codes.
     Beam {
-        /// How many, at least 1.
+        /// How many partial codes are kept, at least 1.
         width: usize,
     },
-    /// Changes a few codewords at random and lets the others settle, `rounds` times, keeping what is better.
+    /// Changes a few codewords at random and lets the others settle, `rounds` times, keeping improvements.
     LocalSearch {
-        /// The code that it begins with.
+        /// How the initial code is chosen.
         start: Start,
-        /// How often.
+        /// The number of rounds.
         rounds: usize,
-        /// Of the random changes: each vector has its own sequence, from this and its numbers.
+        /// Seed of the random changes: each vector has its own sequence, which depends on the seed and the vector.
         seed: u64,
     },
 }
 
-/// Where local search begins.
+/// Where local search starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With a greedy code.
+    /// From a greedy code.
     #[default]
     Greedy,
-    /// With that of a beam search.
+    /// From the code of a beam search.
     Beam {
-        /// How many beginnings of a code the beam keeps, at least 1.
+        /// How many partial codes the beam keeps, at least 1.
         width: usize,
     },
 }
 
 impl Encoding {
-    /// Beginnings of a code that a beam keeps: twice as many take twice the time.
+    /// The default width of a beam: twice the width takes twice the time.
     pub const WIDTH: usize = 8;
 
-    /// Rounds of local search that pay: twice as many take twice the time for a few percent less error.
+    /// The default number of rounds of local search: twice as many take twice the time and lower the error by a few
+    /// percent.
     pub const ROUNDS: usize = 128;
 
-    /// Rounds of local search in a pass of training, which goes on from the codes of the pass before.
+    /// Rounds of local search in a training pass, which starts from the codes of the previous pass.
     const TRAINING_ROUNDS: usize = 8;
 
-    /// The same with the effort that a pass of training takes, and the random numbers of `seed`.
+    /// The same encoding with the effort of a training pass, and random numbers from `seed`.
     #[must_use]
     pub fn for_training(self, seed: u64) -> Self {
         match self {
@@ -56,7 +57,7 @@ impl Encoding {
         }
     }
 
-    /// Whether training with it gains by noise on the codebooks.
+    /// Whether training with this encoding benefits from noise on the codebooks.
     #[must_use]
     pub fn anneals(self) -> bool {
         matches!(self, Self::LocalSearch { .. })

@@ -10,10 +10,10 @@ use crate::parallel;
 use ndarray::{Array1, ArrayView2};
 use rayon::prelude::*;
 
-/// The loss of each row of a target, vectors (n, d) as a rule, with `codes` (n, M), in f64.
+/// The loss of each row of a target, usually vectors (n, d), with `codes` (n, M), in f64.
 ///
 /// # Errors
-/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+/// Shapes that do not fit, a row that is not finite, or the monitor cancels.
 pub fn errors<'a>(
     codebooks: &Codebooks,
     loss: Loss,
@@ -51,7 +51,7 @@ pub fn errors<'a>(
 /// ‖x − x̄‖ of each row, rounded up: |⟨q, x⟩ − ⟨q, x̄⟩| is at most this times ‖q‖, for every q (Cauchy and Schwarz).
 ///
 /// # Errors
-/// Those of [`errors`].
+/// The errors of [`errors`].
 pub fn error_bounds<'a>(
     codebooks: &Codebooks,
     target: impl Into<Target<'a>>,
@@ -59,8 +59,8 @@ pub fn error_bounds<'a>(
     monitor: &dyn Monitor,
 ) -> Result<Array1<f64>> {
     let squares = errors(codebooks, Loss::RECONSTRUCTION, target, codes, monitor)?;
-    // A term of the sum is off by three roundings, the sum by fewer than d more, its root by half of all and one more.
-    // No square of a difference of two f32 underflows.
+    // Each term of the sum is off by three roundings, the sum by fewer than d more, its root by half of them and one
+    // more. No square of a difference of two f32 underflows.
     let up = 1.0 + (codebooks.dim() + 8) as f64 * f64::EPSILON / 2.0;
     Ok(squares.mapv_into(|square| square.sqrt() * up))
 }

@@ -1,32 +1,32 @@
-//! The Gram matrix of the codewords in 16 bits, for beam and local search, whose time is that of reading it.
+//! The Gram matrix of the codewords in 16 bits, for beam and local search, whose time goes into reading it.
 //!
-//! A number is a whole multiple of one step, counted from the middle of its row: which codeword of a codebook is best
-//! given the others does not depend on what all share. The step is the least with which no sum of rows, one for each
-//! other codebook, can leave [`LARGEST`]. So sums are exact, in whatever order they come about.
+//! Each number is a multiple of one common step, relative to the middle of its row: an offset common to all codewords
+//! of a codebook does not change which of them is best. The step is the smallest with which no sum of rows, one for
+//! each other codebook, exceeds [`LARGEST`]. So sums are exact, in whatever order they are added.
 
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use rayon::prelude::*;
 
-/// What a sum of rows may come to at most, in steps; the rest of 16 bits is for a vector's own scores.
+/// The largest magnitude of a sum of rows, in steps; the rest of the 16-bit range is for the vector's own scores.
 pub(super) const LARGEST: i16 = 20_000;
 
-/// 2⟨c, c'⟩ for all codewords c and c' of different codebooks, or of the one that is shared.
+/// 2⟨c, c'⟩ for all codewords c and c' of different codebooks, or of the shared codebook.
 #[derive(Default)]
 pub(super) struct Gram {
-    /// `[other codebook][codebook][codeword]`, each the row of the codeword over the codewords of the other codebook; 0
-    /// where that is its own, and where there is no codeword.
-    data: Vec<Levels>,
-    /// For each row and codebook: the middle that the numbers are counted from.
+    /// `[other codebook][codebook][codeword]`: each entry is the row of the codeword over the codewords of the other
+    /// codebook; 0 if that is its own codebook, and for padding.
+    data: Vec<LevelBlock>,
+    /// For each row and codebook, the middle that the numbers are relative to.
     middles: Vec<f32>,
-    /// What a 1 stands for.
+    /// The value of one step.
     pub(super) step: f32,
     stride: usize,
     books: usize,
 }
 
 impl Gram {
-    /// Rounds `gram`, rows of `columns`, `stride` for each codebook, of which the first `n_codewords` are codewords. A
-    /// code has `places`; with a shared codebook all of them are filled from it.
+    /// Rounds `gram`, rows of `columns` entries with `stride` entries per codebook, of which the first `n_codewords`
+    /// are codewords. A code has `places`; a shared codebook fills all of them.
     pub(super) fn new(
         gram: &[f32],
         columns: usize,
@@ -59,14 +59,15 @@ impl Gram {
         let mut middles: Vec<f32> =
             spreads.into_iter().map(|(middle, _)| (middle * inverse).round()).collect();
         let rows = books * stride;
-        let mut data = vec![Levels::ZERO; rows * books * stride / LEVELS];
+        let mut data = vec![LevelBlock::ZERO; rows * books * stride / LEVELS];
         data.par_chunks_mut(rows * stride / LEVELS).enumerate().for_each(|(other, data)| {
             for (i, to) in data.chunks_exact_mut(stride / LEVELS).enumerate() {
                 if books == 1 || other != i / stride {
                     let middle = middles[i * books + other];
                     let row = &gram[i * columns + other * stride..][..n_codewords];
                     for (to, value) in to.iter_mut().flat_map(|levels| &mut levels.0).zip(row) {
-                        // Rounded before the middle is taken off: so c has of c' what c' has of c.
+                        // Rounded before the middle is subtracted, so that the entry of c in the row of c' equals that
+                        // of c' in the row of c.
                         *to = ((value * inverse).round() - middle) as i16;
                     }
                 }
@@ -78,17 +79,17 @@ impl Gram {
 
     /// The row of codeword `k` of `book` over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[Levels] {
+    pub(super) fn row(&self, book: usize, k: usize, other: usize) -> &[LevelBlock] {
         &self.block(other)[(book * self.stride + k) * self.width()..][..self.width()]
     }
 
-    /// The middle that the numbers of this row are counted from.
+    /// The middle that the numbers of this row are relative to.
     #[inline(always)]
     pub(super) fn middle(&self, book: usize, k: usize, other: usize) -> f32 {
         self.middles[(book * self.stride + k) * self.books + other]
     }
 
-    /// Registers of a row.
+    /// Registers per row.
     #[inline(always)]
     pub(super) fn width(&self) -> usize {
         self.stride / LEVELS
@@ -96,7 +97,7 @@ impl Gram {
 
     /// The rows of all codewords of all codebooks over the codewords of `other`.
     #[inline(always)]
-    pub(super) fn block(&self, other: usize) -> &[Levels] {
+    pub(super) fn block(&self, other: usize) -> &[LevelBlock] {
         let size = self.books * self.stride * self.width();
         &self.data[other * size..][..size]
     }

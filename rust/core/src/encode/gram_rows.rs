@@ -1,30 +1,31 @@
-//! The Gram matrix of codebooks of few codewords, as [`local_search_tables`](super::local_search_tables) reads it.
+//! The Gram matrix of codebooks with few codewords, in the layout that
+//! [`local_search_tables`](super::local_search_tables) reads.
 
 use super::gram::Gram;
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use crate::isa::HALF;
 
-/// Codewords of a codebook up to which tables pay.
+/// Codewords per codebook up to which tables pay off.
 pub(super) const MOST: usize = LEVELS;
 
-/// The Gram matrix by rows over all codebooks, one after the other.
+/// The rows of the Gram matrix, one after the other, each over all codebooks.
 pub(super) struct GramRows {
-    data: Vec<Levels>,
-    /// Numbers that a codebook has in a row.
+    data: Vec<LevelBlock>,
+    /// Entries per codebook in a row.
     pub(super) size: usize,
-    /// Levels of a row.
+    /// Registers per row.
     pub(super) width: usize,
 }
 
 impl GramRows {
-    /// Of `m` codebooks of `k` codewords; `None` where these are too many.
+    /// Builds the rows for `m` codebooks of `k` codewords; `None` if k is too large.
     pub(super) fn new(gram: &Gram, m: usize, k: usize) -> Option<Self> {
         if k > MOST {
             return None;
         }
         let size = k.next_multiple_of(HALF);
         let width = (m * size).div_ceil(LEVELS);
-        let mut data = vec![Levels::ZERO; m * size * width];
+        let mut data = vec![LevelBlock::ZERO; m * size * width];
         for (row, to) in data.chunks_exact_mut(width).enumerate() {
             let (book, codeword) = (row / size, row % size);
             if codeword < k {
@@ -37,7 +38,7 @@ impl GramRows {
     }
 
     #[inline(always)]
-    pub(super) fn row(&self, book: usize, codeword: usize) -> &[Levels] {
+    pub(super) fn row(&self, book: usize, codeword: usize) -> &[LevelBlock] {
         &self.data[(book * self.size + codeword) * self.width..][..self.width]
     }
 }

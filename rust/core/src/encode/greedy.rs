@@ -1,36 +1,36 @@
 //! The paper's greedy encoder: at each step the codebook *and* codeword that leave the smallest loss.
 //!
-//! With the score of every codeword as `scores` has it, choosing c adds 2⟨c, c_mk⟩, a row of the Gram matrix, and
-//! 2βpp_mk to the scores that remain; the smallest of those is then the next choice. That is O(MKd + M²K) a vector,
-//! where computing residuals anew takes O(M²Kd).
+//! With the score of every codeword as computed in `scores`, choosing c adds 2⟨c, c_mk⟩, a row of the Gram matrix, and
+//! 2βpp_mk to the remaining scores; the smallest of those is the next choice. That takes O(MKd + M²K) per vector;
+//! recomputing residuals would take O(M²Kd).
 //!
-//! Ties go to the lower codebook, then the lower codeword. Where all sums lie far from the origin the encoder centres the
-//! codebooks first (see `normalise`); the greedy choice is then that of the centred problem.
+//! Ties go to the lower codebook, then the lower codeword. If all sums lie far from the origin the encoder centers the
+//! codebooks first (see `normalise`); the greedy choice is then that of the centered problem.
 
 use super::lanes::{self, Lanes};
 use crate::codebooks::MAX_TOGETHER;
 use crate::isa;
 
-/// Vectors taken through the steps together: while one adds its Gram row (from beyond the L2 cache for M = 8, K = 256)
-/// the rows of the others are on their way. On Zen 5, 4 vectors take 12 % less time than 1; more gain nothing.
+/// Vectors that take each step together: while one adds its Gram row (from beyond the L2 cache for M = 8, K = 256), the
+/// rows of the others are being fetched. On Zen 5, 4 vectors take 12 % less time than 1; more gain nothing.
 const TOGETHER: usize = 4;
 
-/// The scores of one chunk of vectors, and what changes them.
+/// The scores of one chunk of vectors, and what updates them.
 pub(super) struct Greedy<'a> {
-    /// `columns` for each vector, of which the first `books · stride` count; padding is +∞.
+    /// `columns` scores per vector, of which the first `books · stride` count; padding is +∞.
     pub(super) scores: &'a mut [f32],
-    /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
+    /// Projections on the vector's direction, laid out like the scores; empty if β is 0.
     pub(super) projections: &'a [f32],
     pub(super) beta: f32,
     pub(super) gram: &'a [f32],
     pub(super) columns: usize,
-    /// Codewords of a codebook, padded to whole lanes.
+    /// Codewords per codebook, padded to whole lanes.
     pub(super) stride: usize,
     pub(super) n_codebooks: usize,
 }
 
 impl Greedy<'_> {
-    /// One codeword from each codebook; writes `n_codebooks` codes for each vector.
+    /// Chooses one codeword from each codebook; writes `n_codebooks` codes per vector.
     #[inline(always)]
     pub(super) fn group(&mut self, minima: &mut Vec<Lanes>, codes: &mut [u8]) {
         let m = self.n_codebooks;
@@ -86,7 +86,7 @@ impl Greedy<'_> {
         }
     }
 
-    /// M codewords from the one shared codebook; `distinct` ones for M-combination.
+    /// Chooses M codewords from the one shared codebook; different ones if `distinct`, for M-combination.
     #[inline(always)]
     pub(super) fn shared(&mut self, distinct: bool, codes: &mut [u8]) {
         for (v, code) in codes.chunks_mut(self.n_codebooks).enumerate() {
@@ -96,7 +96,7 @@ impl Greedy<'_> {
                 let scores = &mut self.scores[start..][..self.stride];
                 let mut k = lanes::find(scores, lanes::fold(&minima));
                 if distinct {
-                    // Of scores beyond float32 any codeword will do, but not one that is taken.
+                    // If scores are beyond float32 any codeword will do, except one that is already taken.
                     let taken = |k: usize| code[..place].iter().any(|&taken| usize::from(taken) == k);
                     if taken(k) {
                         k = (0..=place).find(|&k| !taken(k)).expect("fewer are taken");
@@ -111,7 +111,7 @@ impl Greedy<'_> {
         }
     }
 
-    /// Changes the scores of codebook `b` for vector `v` by having `chosen` a codeword; returns the new minima.
+    /// Updates the scores of codebook `b` for vector `v` after codeword `chosen`; returns the new minima.
     #[inline(always)]
     fn add(&mut self, v: usize, chosen: usize, b: usize) -> Lanes {
         let at = v * self.columns + b * self.stride;

@@ -1,18 +1,20 @@
-//! Encoding with codebooks in groups, each in dimensions of its own: beyond some sixteen codebooks one Gram matrix of all
-//! would be too large, and a search among all of them too slow. Time and memory grow with the number of groups.
+//! Encoding with codebooks in groups, each in dimensions of its own: beyond about sixteen codebooks, one Gram matrix of
+//! all of them would be too large, and a search over all of them too slow. Time and memory grow linearly with the
+//! number of groups.
 //!
-//! The squared error is the sum of the groups' errors, so each group is encoded alone. The error along x is not its square
-//! but that of a sum,
+//! The squared error is the sum of the groups' errors, so each group can be encoded alone. The error along x does not
+//! decompose this way: it is the square of a sum,
 //!
 //! ```text
 //! ‖e‖² + β⟨e, u⟩² = Σ_g ‖e_g‖² + β(Σ_g ⟨e_g, x_g⟩ / ‖x‖)²,   u = x/‖x‖, β = η − 1,
 //! ```
 //!
-//! so a group is encoded given what the others leave along x, and all of them once more when the others are known:
-//! [`SWEEPS`] times. No sweep but the first can raise the loss.
+//! so a group is encoded given what the others leave along x, and all groups are encoded again once the others are
+//! known: [`SWEEPS`] times. Only the first sweep can raise the loss.
 //!
-//! A trunk, codebooks of all dimensions, is encoded before the groups, which then approximate what it leaves; in the next
-//! sweep it is encoded given the groups. It is rotated too, so that all work on the same numbers.
+//! A trunk, codebooks over all dimensions, is encoded before the groups, which then approximate its residual; in the
+//! next sweep the trunk is encoded given the groups. It is rotated too, so that trunk and groups work on the same
+//! numbers.
 
 use super::errors::errors;
 use super::rotation::Rotation;
@@ -28,23 +30,24 @@ use ndarray::{Array2, ArrayView2, s};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Passes over the groups where an error along x counts more than others.
+/// Sweeps over the groups if an error along x counts more than other errors.
 pub(super) const SWEEPS: usize = 2;
-/// Of so many rounds of local search that a model of one group has, a group has one, by the squared error alone.
+/// The rounds of local search of an ungrouped model are divided by this for each group, when the loss is the squared
+/// error.
 const SHARE: usize = 8;
-/// The same for each of the sweeps. Codes that are given, as those of the first sweep are to the last, need few rounds:
-/// four times as many found no more neighbours of text embeddings, and took half as long again.
+/// The divisor of the rounds in each sweep. Codes that are given, as the last sweep starts from those of the first,
+/// need few rounds: four times as many found no more neighbours of text embeddings, and took half as long again.
 const SHARES: [usize; SWEEPS] = [16, 64];
-/// What the local search of a group begins with: a beam needs no second Gram matrix, as a greedy start does.
+/// The start of a group's local search: unlike a greedy start, a beam needs no second Gram matrix.
 const BEAM: Start = Start::Beam { width: 4 };
-/// Numbers of vectors that are taken through the groups together, about.
+/// The approximate number of values in the block of vectors that goes through the groups together.
 const NUMBERS: usize = 1 << 22;
-/// Vectors whose codewords are added by a thread at once.
+/// Vectors whose codewords a thread adds at once.
 const CHUNK: usize = 48;
 
-/// Encodes with groups of codebooks in subspaces that are orthogonal to each other.
+/// Encodes with groups of codebooks in mutually orthogonal subspaces.
 pub struct GroupedEncoder {
-    /// In the space of the vectors: what errors are measured by. Stretched, if vectors are.
+    /// The codebooks in the space of the vectors, by which errors are measured. Stretched if vectors are.
     codebooks: Codebooks,
     loss: Loss,
     directions: Option<Directions>,
@@ -54,19 +57,19 @@ pub struct GroupedEncoder {
 }
 
 struct Group {
-    /// Of the rotated vectors.
+    /// The group's columns of the rotated vectors.
     columns: Range<usize>,
-    /// Of the code.
+    /// The group's places in the code.
     places: Range<usize>,
     codebooks: Codebooks,
     encoder: Encoder,
-    /// Chooses the first codes of a trunk. An error along x counts like any other there, as groups will mend it: long
-    /// approximations would be chosen, and leave more.
+    /// Chooses the initial codes of a trunk. Here an error along x counts like any other, since the groups will correct
+    /// it: otherwise long approximations would be chosen, which leave larger residuals.
     first: Option<Encoder>,
 }
 
 impl Group {
-    /// Chooses its part of the codes, or better ones than it has in `codes`.
+    /// Chooses this group's part of the codes, or improves on the part it has in `codes`.
     fn encode(
         &self,
         target: &Target<'_>,
@@ -100,7 +103,7 @@ impl Group {
 }
 
 impl Grouping {
-    /// What encodes group by group.
+    /// The encoder that goes group by group.
     ///
     /// # Errors
     /// See [`check`](Self::check).
@@ -116,8 +119,8 @@ impl Grouping {
 }
 
 impl GroupedEncoder {
-    /// Of `codebooks` in these groups. With directions in the objective, it is the stretched codebooks that lie in the
-    /// groups' subspaces.
+    /// Builds the encoder of `codebooks` in these groups. If the objective has directions, the stretched codebooks are
+    /// the ones that lie in the groups' subspaces.
     pub(crate) fn new(
         codebooks: &Codebooks,
         grouping: &Grouping,
@@ -166,7 +169,7 @@ impl GroupedEncoder {
         Ok(Self { rotation: Rotation::new(basis)?, trunk, groups, codebooks, loss, directions })
     }
 
-    /// The target as codebooks of the encoder approximate it.
+    /// Encodes the target in the space of the codebooks.
     fn run(
         &self,
         target: &Target<'_>,
@@ -223,16 +226,16 @@ impl Encode for GroupedEncoder {
     }
 }
 
-/// Some vectors on their way through the groups.
+/// A block of vectors on its way through the groups.
 struct Block {
     x: Array2<f32>,
-    /// What approximations begin with.
+    /// What the approximations start from.
     given: Option<Array2<f32>>,
-    /// What those of the groups begin with: `given`, and codewords of the trunk.
+    /// What the groups' approximations start from: `given`, plus the codewords of the trunk.
     base: Option<Array2<f32>>,
-    /// Of each row the whole's length, and the error along it that is not of the groups.
+    /// For each row, the length of the whole vector and the error along it outside the groups.
     rest: Vec<Rest>,
-    /// ⟨e_g, x_g⟩ of each group and row; 0 where the group is not encoded yet.
+    /// ⟨e_g, x_g⟩ for each group and row; 0 if the group is not encoded yet.
     along: Vec<Vec<f64>>,
 }
 
@@ -321,14 +324,14 @@ impl Block {
         Ok(())
     }
 
-    /// Has the groups begin with what the trunk says in these codes.
+    /// Makes the groups start from what the trunk's codes decode to.
     fn begin_with(&mut self, trunk: &Group, codes: ArrayView2<'_, u8>) {
         let mut base = self.given.clone().unwrap_or_else(|| Array2::zeros(self.x.dim()));
         trunk.add(codes, &mut base);
         self.base = Some(base);
     }
 
-    /// ⟨e_g, x_g⟩ of each row with the codes (rows, M_g) of a group.
+    /// ⟨e_g, x_g⟩ for each row, with the codes (rows, M_g) of a group.
     fn left(&self, group: &Group, codes: &Array2<u8>) -> Vec<f64> {
         let columns = s![.., group.columns.clone()];
         let (x, base) = (self.x.slice(columns), self.base.as_ref().map(|base| base.slice(columns)));
@@ -426,7 +429,7 @@ mod tests {
             let codes = grouped.encode_target(&target, &()).unwrap();
             let found = errors(&books, loss, target, codes.view(), &()).unwrap();
             let want = least(&books, loss, target);
-            // Each group is best given the others; most often that is best of all.
+            // Each group is optimal given the others; this is usually the optimum overall.
             let best = found.iter().zip(&want).filter(|&(found, want)| *found <= want * 1.000_01).count();
             assert!(best >= 50, "{best} of 70 are best");
             assert!(found.sum() <= 1.1 * want.iter().sum::<f64>());

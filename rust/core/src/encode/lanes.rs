@@ -1,14 +1,14 @@
 //! Vertical operations on sixteen numbers at a time, in plain loops that the compiler turns into vector instructions.
 //!
 //! Numbers are loaded as whole lanes before any is stored: the compiler cannot tell that two slices do not overlap, and
-//! would otherwise add them one by one. Minima are kept lane by lane and folded only once a step: a horizontal minimum costs more than the 256 additions it
-//! follows, and in the loop it misleads the vectoriser.
+//! would otherwise add them one by one. Minima are kept per lane and folded only once per step: a horizontal minimum
+//! costs more than the 256 additions that it follows, and inside the loop it misleads the vectoriser.
 
 /// Numbers handled together: one AVX-512 register.
 pub(super) const LANES: usize = 16;
 pub(super) type Lanes = [f32; LANES];
 
-/// The smaller one; NaN is never smaller.
+/// The smaller of two numbers; NaN is never smaller.
 #[inline(always)]
 pub(super) fn min(a: f32, b: f32) -> f32 {
     if b < a { b } else { a }
@@ -50,7 +50,7 @@ pub(super) fn add_minima(scores: &mut [f32], row: &[f32]) -> Lanes {
 #[inline(always)]
 pub(super) fn for_each_up_to(scores: &[f32], bound: f32, mut each: impl FnMut(usize, f32)) {
     for (i, lanes) in scores.chunks_exact(LANES).enumerate() {
-        // No early exit: so written, the compiler compares all at once.
+        // No early exit: written this way, the compiler compares all lanes at once.
         if lanes.iter().fold(false, |any, &score| any | (score <= bound)) {
             for (l, &score) in lanes.iter().enumerate() {
                 if score <= bound {
@@ -67,8 +67,8 @@ pub(super) fn fold(lanes: &Lanes) -> f32 {
     lanes.iter().fold(f32::INFINITY, |a, &b| min(a, b))
 }
 
-/// The first position of `value` in `scores`; 0 where it is not there, which takes NaN, or is that of padding: scores
-/// beyond float32.
+/// The first position of `value` in `scores`. It is 0 if the value is missing, which takes NaN, or if it is that of the
+/// padding: scores beyond float32.
 #[inline(always)]
 pub(super) fn find(scores: &[f32], value: f32) -> usize {
     let mut first = [u32::MAX; LANES];

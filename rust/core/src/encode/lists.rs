@@ -1,4 +1,5 @@
-//! The list of each vector: that whose centroid has the least loss. Exact, by matrix products with some centroids at a time.
+//! Finds the list of each vector: the one whose centroid has the least loss. Exact, by matrix products with blocks of
+//! centroids.
 
 use crate::encode::Loss;
 use crate::encode::lanes;
@@ -14,16 +15,16 @@ use rayon::prelude::*;
 
 /// Vectors whose products are computed at once.
 const ROWS: usize = 96;
-/// Centroids that they are computed with: with 96 rows 200 KB, which the L2 cache holds.
+/// Centroids per block: with 96 rows, 200 KB of products, which the L2 cache holds.
 const STRIP: usize = 512;
 
-/// Centroids prepared to be found.
+/// Centroids prepared for finding the best one.
 ///
 /// Around the mean m of the centroids, with x' = x − m, c' = c − m and u = x / ‖x‖, the loss of x with c is
 ///
 /// > ‖x'‖² + ‖c'‖² − 2⟨c', x'⟩ + (η − 1) / ‖x‖² · (⟨x', x⟩ − ⟨c', x'⟩ − ⟨c', m⟩)²
 ///
-/// of which only ⟨c', x'⟩ takes time. Far from the origin digits of f32 are not lost to what all have in common.
+/// of which only ⟨c', x'⟩ takes time. Far from the origin, no digits of f32 are lost to the common offset.
 pub(crate) struct ListFinder {
     isa: Isa,
     dim: usize,
@@ -37,14 +38,14 @@ pub(crate) struct ListFinder {
 struct Strip {
     first: u32,
     panels: Panels,
-    /// ‖c'‖² of each, +∞ where it is padding.
+    /// ‖c'‖² of each centroid, +∞ for padding.
     starts: Vec<f32>,
-    /// ⟨c', m⟩.
+    /// ⟨c', m⟩ of each centroid.
     offsets: Vec<f32>,
 }
 
 impl ListFinder {
-    /// Of `centroids` (n, d).
+    /// Prepares `centroids` (n, d).
     pub(crate) fn new(centroids: ArrayView2<'_, f32>, loss: Loss) -> Result<Self> {
         let dim = centroids.ncols();
         let mut words: Vec<f32> = centroids.iter().copied().collect();
@@ -69,7 +70,7 @@ impl ListFinder {
         Ok(Self { isa: Isa::current()?, dim, strips, mean, extra: loss.extra(), scale })
     }
 
-    /// Of each row of `x` (n, d) the list, and its loss.
+    /// The list of each row of `x` (n, d), and its loss.
     pub(crate) fn find(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<(Vec<u32>, Vec<f32>)> {
         check_dim(x, "X", self.dim)?;
         let counter = Counter::new(monitor, x.n() as u64);
@@ -78,7 +79,7 @@ impl ListFinder {
         let chunks = lists.par_chunks_mut(rows).zip(losses.par_chunks_mut(rows)).enumerate();
         let failed = chunks
             .map_init(
-                || Desk::new(self.dim, rows),
+                || ListDesk::new(self.dim, rows),
                 |desk, (i, (lists, losses))| {
                     let read = &mut desk.x[..lists.len() * self.dim];
                     read_finite(x, "X", i * rows, read)?;
@@ -91,16 +92,16 @@ impl ListFinder {
     }
 }
 
-/// What one thread works in.
-struct Desk {
+/// The workspace of one thread.
+struct ListDesk {
     x: Vec<f32>,
     tiles: Tiles,
     products: Vec<f32>,
-    /// Of each row ⟨x', x⟩, (η − 1) / ‖x‖², ‖x'‖², and the least score so far.
+    /// For each row: ⟨x', x⟩, (η − 1) / ‖x‖², ‖x'‖², and the least score so far.
     about: Vec<(f32, f32, f64, f32)>,
 }
 
-impl Desk {
+impl ListDesk {
     fn new(dim: usize, rows: usize) -> Self {
         let tiles = Tiles::new(rows, dim);
         let products = vec![0.0; tiles.rows() * STRIP];
@@ -110,7 +111,7 @@ impl Desk {
 
 struct Find<'a> {
     finder: &'a ListFinder,
-    desk: &'a mut Desk,
+    desk: &'a mut ListDesk,
     lists: &'a mut [u32],
     losses: &'a mut [f32],
 }
@@ -120,7 +121,7 @@ impl Kernel for Find<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         let ListFinder { dim, strips, mean, extra, scale, .. } = self.finder;
-        let Desk { x, tiles, products, about } = self.desk;
+        let ListDesk { x, tiles, products, about } = self.desk;
         let rows = self.lists.len();
         for (r, x) in x.chunks_exact(*dim).take(rows).enumerate() {
             tiles.set(r, x.iter().zip(mean).map(|(x, m)| (x - m) * scale));
@@ -153,7 +154,7 @@ impl Kernel for Find<'_> {
             }
         }
         let back = 1.0 / (f64::from(*scale) * f64::from(*scale));
-        // What is beyond f32 is far from all: the first list is as good as any.
+        // A vector beyond f32 is far from all centroids: the first list is as good as any.
         for (loss, (_, _, own, least)) in self.losses.iter_mut().zip(about) {
             *loss = ((*own + f64::from(*least)).max(0.0) * back) as f32;
         }

@@ -1,13 +1,12 @@
 //! Local search: iterated conditional modes with perturbation.
 //!
 //! A code is improved one codeword at a time: each codebook in turn takes the codeword that is best given all others,
-//! until none wants to change. Then a few codewords are changed at random, the others settle anew, and the better of
-//! the two codes is kept; and so on, for a number of rounds. (Martinez et al., *Revisiting Additive Quantization*,
-//! 2016.)
+//! until none changes. Then a few codewords are changed at random, the others settle again, and the better of the two
+//! codes is kept. This is repeated for a number of rounds. (Martinez et al., *Revisiting Additive Quantization*, 2016.)
 //!
-//! A turn of one codebook needs the score of each of its codewords given the codes of the others: the vector's own
-//! score plus a row of the Gram matrix for each other codebook. All are whole numbers of 16 bits; what is lost is the
-//! rounding of each Gram entry and each score, once. With the part of the loss along the vector,
+//! The turn of a codebook needs the score of each of its codewords given the codes of the others: the vector's own
+//! score plus a row of the Gram matrix for each other codebook. All of these are 16-bit integers; the only loss of
+//! precision is that each Gram entry and each score is rounded once. With the part of the loss along the vector,
 //!
 //! ```text
 //! β(e + p)² − βe² = βp² + 2βep,   e = Σ p − ‖x‖ over the other codebooks
@@ -15,16 +14,16 @@
 //!
 //! the first term belongs to the vector's own scores; the second changes with every code, and is added at each turn.
 //!
-//! **The time is that of reading Gram rows**, some 150 of them a round (M = 8), from a matrix of 8 MB. So the vectors of
-//! a chunk take each turn together: the rows in question are then those over one codebook, 1 MB for M = 8 and K = 256,
-//! which the caches near the core hold while the vectors pass; and what one vector waits for does not hold up the next.
-//! Which codebooks a round perturbs, and from where, is the same for all vectors of all chunks, so that the code of a
-//! vector depends on nothing but the vector and the seed.
+//! **The time goes into reading Gram rows**, about 150 of them per round (M = 8), from a matrix of 8 MB. So the vectors
+//! of a chunk take each turn together: the rows needed are then those over one codebook, 1 MB for M = 8 and K = 256,
+//! which stay in the caches near the core while the vectors pass; and a cache miss of one vector does not stall the
+//! next. Which codebooks a round perturbs, and their starting points, are the same for all vectors of all chunks, so
+//! the code of a vector depends on nothing but the vector and the seed.
 //!
-//! Keeping M tables for each vector up to date with every change, as one would for a single vector, reads two rows over
-//! all codebooks a change, whose places are known only after the choice before: 1.6 times the time.
+//! The alternative, keeping M tables per vector up to date with every change, reads two rows over all codebooks per
+//! change, whose addresses are known only after the previous choice: it takes 1.6 times as long.
 
-use super::levels::{self, LEVELS, Levels};
+use super::levels::{self, LEVELS, LevelBlock};
 use super::local_search_tables;
 use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
@@ -35,15 +34,16 @@ use crate::isa::Level;
 #[derive(Default)]
 pub(super) struct Search {
     pub(super) vectors: Rounded,
-    /// The codes that are kept and those on trial, `[vector][codebook]`, as numbers of rows of the Gram matrix.
+    /// The codes that are kept and those on trial, `[vector][codebook]`, as row numbers of the Gram matrix.
     kept: Vec<u32>,
     trial: Vec<u32>,
-    /// The projections of their codewords, in levels, where these count: at hand, and not one cache line for each.
+    /// The projections of their codewords, in levels, if the loss uses them: stored here to save a cache line per
+    /// lookup.
     kept_levels: Vec<i16>,
     trial_levels: Vec<i16>,
-    /// How many changes there were when a codebook last had its turn, `[vector][codebook]`.
+    /// The number of changes at the last turn of a codebook, `[vector][codebook]`.
     seen: Vec<u32>,
-    /// The vectors that take the present turn.
+    /// The vectors that take part in the present turn.
     turns: Vec<Turn>,
     /// What a round perturbs: see [`drawn`](super::perturbation::drawn).
     perturbed: Vec<(usize, usize)>,
@@ -53,27 +53,27 @@ pub(super) struct Search {
 #[derive(Clone, Copy)]
 struct Turn {
     vector: u32,
-    /// 2¹⁶ times what a projection counts, in steps, after scores were halved `halvings` times.
+    /// 2¹⁶ times the weight of a projection, in steps, after scores were halved `halvings` times.
     factor: i16,
     halvings: u32,
-    /// Steps for each unit of projection.
+    /// Steps per unit of projection.
     slope: f32,
-    /// The least score so far, and whose it is; [`i16::MAX`] if there is none.
+    /// The least score so far, [`i16::MAX`] if there is none; and its codeword.
     level: i16,
     codeword: i16,
     /// The projection of that codeword, in levels.
     projection: i16,
-    /// The codeword there is, and its score.
+    /// The present codeword, and its score.
     from: i16,
     own: i16,
 }
 
-/// Which codewords of a codebook a turn may choose.
+/// Which codewords of a codebook a turn may choose from.
 #[derive(Clone, Copy)]
 enum Choice {
-    /// The best of all, if it is better.
+    /// All of them, if the best improves the code.
     Best,
-    /// The best of some lanes of a register, though it may be a worse one: (register, first lane, lanes).
+    /// Some lanes of one register, even if the best of them is worse: (register, first lane, lanes).
     Drawn(usize, usize, usize),
 }
 
@@ -124,11 +124,11 @@ impl Search {
         }
     }
 
-    /// Gives some codebooks the best of a few codewords drawn at random, and puts them last in the order of turns: first
-    /// in turn they would mostly go back. More codebooks than these would take longer, and find less.
+    /// Gives some codebooks the best of a few codewords drawn at random, and puts them last in the order of turns: if
+    /// their turn came first, most would revert. Perturbing more codebooks takes longer and finds less.
     #[inline(always)]
     fn perturb<L: Level>(&mut self, space: &Space<'_>, random: &mut Random, order: &mut [usize]) {
-        // No closure: what it calls would be compiled without the instruction set.
+        // No closure: its calls would be compiled without the instruction set.
         let mut perturbed = std::mem::take(&mut self.perturbed);
         perturbed.clear();
         let size = drawn(space, random, order, &mut perturbed);
@@ -152,7 +152,7 @@ impl Search {
         }
     }
 
-    /// Keeps each code on trial that is better than the one that is kept, and goes back to that where it is not.
+    /// Keeps each code on trial that is better than the one kept, and reverts to the kept one otherwise.
     fn keep(&mut self, m: usize) {
         let Self { vectors, kept, trial, kept_levels, trial_levels, .. } = self;
         for (v, state) in vectors.states.iter_mut().enumerate() {
@@ -174,8 +174,8 @@ impl Search {
         }
     }
 
-    /// Lets `book` choose for all vectors, or for those whose code has changed since its last turn. Whether any takes
-    /// another codeword.
+    /// Lets `book` choose for all vectors if `always`, otherwise for those whose code has changed since its last turn.
+    /// Returns whether any vector takes a different codeword.
     #[inline(always)]
     fn take<L: Level>(&mut self, space: &Space<'_>, book: usize, choice: Choice, always: bool) -> bool {
         self.begin(space, book, always);
@@ -194,7 +194,7 @@ impl Search {
         self.change(space, book, matches!(choice, Choice::Drawn(..)))
     }
 
-    /// Collects the vectors whose turn it is.
+    /// Collects the vectors that take part in the turn.
     #[inline(always)]
     fn begin(&mut self, space: &Space<'_>, book: usize, always: bool) {
         let m = space.n_codebooks;
@@ -226,7 +226,7 @@ impl Search {
         }
     }
 
-    /// Finds the least score of each vector in turn, of `R` registers at a time.
+    /// Finds the least score of each vector in the turn, `R` registers at a time.
     #[inline(always)]
     fn look<L: Level, const R: usize>(&mut self, space: &Space<'_>, book: usize, choice: Choice) {
         let registers = match choice {
@@ -234,7 +234,7 @@ impl Search {
             Choice::Drawn(register, ..) => register..register + 1,
         };
         for first in registers.step_by(R) {
-            // The largest level hides what must not be chosen.
+            // The largest level masks what must not be chosen.
             let mut mask = [[i16::MIN; LEVELS]; R];
             if let Choice::Drawn(_, lane, size) = choice {
                 mask[0].fill(i16::MAX);
@@ -273,14 +273,14 @@ impl Search {
             *lane = (codeword + l) as i16;
         }
         let keys = L::load(&lanes);
-        let mut levels = [Levels::ZERO; R];
+        let mut levels = [LevelBlock::ZERO; R];
         for turn in turns {
             let v = turn.vector as usize;
             let (Some(state), Some(code)) = (states.get(v), trial.get(v * m..v * m + m)) else { continue };
             let at = here + v * width + first;
             let Some(own) = own.get(at..at + R) else { continue };
             let mut sums = [L::splat(0); R];
-            // Rows are within the block. No way out of the loops: the sums would leave their registers for it.
+            // Rows are within the block. The loops have no early exit: it would force the sums out of their registers.
             if width == R && !space.shared {
                 let (before, after) = code.split_at(book.min(m));
                 for &row in before {
@@ -317,7 +317,7 @@ impl Search {
                     sums[r] = L::add_saturating(L::shift_right(sums[r], halvings), product);
                 }
             }
-            // Branches here would mostly be foretold wrongly.
+            // Branches here would mostly be mispredicted.
             for r in 0..R {
                 L::store(sums[r], &mut levels[r].0);
             }
@@ -356,7 +356,7 @@ impl Search {
         }
     }
 
-    /// Makes the changes that the turns ask for; whether there are any.
+    /// Makes the changes that the turns ask for; returns whether there are any.
     #[inline(always)]
     fn change(&mut self, space: &Space<'_>, book: usize, perturbing: bool) -> bool {
         let m = space.n_codebooks;
@@ -392,7 +392,7 @@ impl Search {
         any
     }
 
-    /// Computes the score of the codeword that each vector in turn has.
+    /// Computes the score of the present codeword of each vector in the turn.
     #[inline(always)]
     fn own_scores(&mut self, space: &Space<'_>, book: usize) {
         let m = space.n_codebooks;

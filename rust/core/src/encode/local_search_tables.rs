@@ -1,29 +1,30 @@
-//! Local search by tables that are kept up to date, for codebooks of few codewords.
+//! Local search with tables that are kept up to date, for codebooks with few codewords.
 //!
-//! It is the search of [`local_search`](super::local_search), and finds the same codes to the bit; what differs is where
-//! the sums of Gram rows come from. There each turn of a codebook adds up the rows of all other codewords. Here a vector
-//! has the sums of all codebooks at hand, and a change adds to them what the new codeword's row has more than the old
-//! one's, over all codebooks at once: 512 bytes for M = K = 16, from a Gram matrix of 128 KB that stays in the L2 cache.
-//! A turn that changes nothing then costs a few instructions, and most turns change nothing: for M = K = 16 a code takes
-//! less than half of the time.
+//! This is the same search as [`local_search`](super::local_search), and it finds the same codes to the bit; only the
+//! source of the sums of Gram rows differs. There, each turn of a codebook adds up the rows of all other codewords.
+//! Here, a vector keeps the sums of all codebooks, and a change adds the difference between the new and the old
+//! codeword's row, over all codebooks at once: 512 bytes for M = K = 16, from a Gram matrix of 128 KB that stays in the
+//! L2 cache. A turn that changes nothing then costs only a few instructions, and most turns change nothing: for M = K =
+//! 16 a code takes less than half the time. less than half of the time.
 //!
-//! Beyond [`MOST`](super::gram_rows::MOST) codewords a row over all codebooks is longer than those of a turn, and turns are cheaper than changes.
+//! Beyond [`MOST`](super::gram_rows::MOST) codewords, a row over all codebooks is longer than the rows of a turn, and
+//! turns are cheaper than changes.
 
 use super::gram_rows::GramRows;
-use super::levels::{LEVELS, Levels};
+use super::levels::{LEVELS, LevelBlock};
 use super::perturbation::{Random, SWEEPS, drawn};
 use super::rounded::Rounded;
 use super::space::Space;
 use super::state::State;
 use crate::isa::{HALF, Level};
 
-/// The changes of each round, which are those of all vectors.
+/// The perturbations of each round, which are the same for all vectors.
 struct Plan {
     /// For each round, the codebooks that are perturbed and the first of the codewords drawn.
     perturbed: Vec<(usize, usize)>,
     /// For each round, the order of turns.
     order: Vec<usize>,
-    /// Codebooks perturbed in a round, and codewords drawn for each.
+    /// Codebooks perturbed per round, and codewords drawn for each.
     times: usize,
     size: usize,
 }
@@ -46,17 +47,17 @@ impl Plan {
     }
 }
 
-/// What a vector has at hand, each `[codebook][codeword]`.
+/// The tables of a vector, each `[codebook][codeword]`.
 struct Tables {
     /// Sums of Gram rows of the code that is kept and of the one on trial.
-    kept: Vec<Levels>,
-    trial: Vec<Levels>,
+    kept: Vec<LevelBlock>,
+    trial: Vec<LevelBlock>,
     /// The vector's own scores, and its projections.
-    own: Vec<Levels>,
-    projections: Vec<Levels>,
+    own: Vec<LevelBlock>,
+    projections: Vec<LevelBlock>,
 }
 
-/// One vector's search.
+/// The search for one vector.
 struct One<'a> {
     rows: &'a GramRows,
     tables: &'a mut Tables,
@@ -65,10 +66,10 @@ struct One<'a> {
     n_codewords: usize,
 }
 
-/// What a turn weighs projections with: see [`State::weigh`].
+/// How a turn weighs projections: see [`State::weigh`].
 type Weight = (i16, u32, f32);
 
-/// Improves `codes` (n, M) of the vectors.
+/// Improves the `codes` (n, M) of the vectors.
 #[inline(always)]
 pub(super) fn run<L: Level>(
     vectors: &Rounded,
@@ -78,7 +79,7 @@ pub(super) fn run<L: Level>(
     codes: &mut [u8],
 ) {
     let plan = Plan::new(space, rounds, seed);
-    let room = || vec![Levels::ZERO; rows.width];
+    let room = || vec![LevelBlock::ZERO; rows.width];
     let mut tables = Tables { kept: room(), trial: room(), own: room(), projections: room() };
     for (v, code) in codes.chunks_exact_mut(space.n_codebooks).enumerate() {
         tables.bring(vectors, space, rows, v, code);
@@ -100,10 +101,10 @@ pub(super) fn run<L: Level>(
 }
 
 impl Tables {
-    /// Brings in vector `v`.
+    /// Loads vector `v`.
     #[inline(always)]
     fn bring(&mut self, vectors: &Rounded, space: &Space<'_>, rows: &GramRows, v: usize, code: &[u8]) {
-        self.trial.fill(Levels::ZERO);
+        self.trial.fill(LevelBlock::ZERO);
         for (book, &codeword) in code.iter().enumerate() {
             let place = vectors.place(space, book, v).start;
             part_mut(&mut self.own, book, rows.size).copy_from_slice(&vectors.own[place].0[..rows.size]);
@@ -160,7 +161,8 @@ impl One<'_> {
         order: &[usize],
         trial: &mut [u8],
     ) {
-        // Turns since the last change, with that one: as many as codebooks, and the code has settled.
+        // Turns since the last change, including the turn that made it: once there are as many as codebooks, the code
+        // has settled.
         let mut still = 0;
         for _ in 0..SWEEPS {
             for &book in order {
@@ -172,7 +174,7 @@ impl One<'_> {
         }
     }
 
-    /// Lets `book` take the best codeword, if it is better than the one it has; whether it is.
+    /// Lets `book` take the best codeword if it is better than the present one; returns whether it is.
     #[inline(always)]
     fn turn<L: Level, const HALVES: usize, const ALONG: bool, const MASKED: bool>(
         &mut self,
@@ -194,7 +196,7 @@ impl One<'_> {
                 score = L::add_saturating_half(L::shift_right_half(score, weight.1), product);
             }
             if MASKED {
-                // The largest level hides what is no codeword.
+                // The largest level masks padding.
                 let mask: [i16; HALF] =
                     std::array::from_fn(
                         |l| {
@@ -213,7 +215,7 @@ impl One<'_> {
             return false;
         }
         let difference = (i32::from(level) - i32::from(scores.as_flattened()[from])) as f32;
-        // Not even the rounded scores say that it is better.
+        // The rounded scores already say that it is no better.
         if difference >= 0.0 {
             return false;
         }
@@ -225,7 +227,7 @@ impl One<'_> {
         true
     }
 
-    /// Gives `book` the best of some codewords, though it may be worse than the one it has.
+    /// Gives `book` the best of some codewords, even if it is worse than the present one.
     #[inline(always)]
     fn perturb<L: Level, const ALONG: bool>(
         &mut self,
@@ -295,7 +297,7 @@ impl One<'_> {
         self.state.difference += difference;
     }
 
-    /// Keeps the code on trial if it is better than the one that is kept, or goes back to that.
+    /// Keeps the code on trial if it is better than the one kept; otherwise reverts to that.
     #[inline(always)]
     fn keep<L: Level>(&mut self, code: &mut [u8], trial: &mut [u8]) {
         let Tables { kept, trial: sums, .. } = &mut *self.tables;
@@ -317,14 +319,14 @@ impl One<'_> {
 
 /// The numbers of one codebook.
 #[inline(always)]
-fn part(levels: &[Levels], book: usize, size: usize) -> &[i16] {
-    // A codebook has half of a register of levels, or all of one.
+fn part(levels: &[LevelBlock], book: usize, size: usize) -> &[i16] {
+    // A codebook takes half of a register of levels, or a whole one.
     let at = book * size;
     &levels[at / LEVELS].0[at % LEVELS..][..size]
 }
 
 #[inline(always)]
-fn part_mut(levels: &mut [Levels], book: usize, size: usize) -> &mut [i16] {
+fn part_mut(levels: &mut [LevelBlock], book: usize, size: usize) -> &mut [i16] {
     let at = book * size;
     &mut levels[at / LEVELS].0[at % LEVELS..][..size]
 }

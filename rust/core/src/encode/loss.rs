@@ -1,4 +1,4 @@
-//! What an approximation is judged by.
+//! The loss by which approximations are judged.
 
 use super::target::Row;
 use crate::codebooks::Codebooks;
@@ -6,9 +6,9 @@ use crate::error::{Result, argument};
 
 /// The loss of one vector x with residual r = x − x̄: ‖r‖² + (η − 1)⟨r, x/‖x‖⟩².
 ///
-/// An error along x changes exactly the inner products that decide a search: those with queries that point where x
-/// does. η is how much more it counts than an error across x. (Guo et al., *Accelerating Large-Scale Inference with
-/// Anisotropic Vector Quantization*, 2020.) With η = 1 it is the squared error.
+/// An error along x changes exactly the inner products that decide a search: those with queries that point in the
+/// direction of x. η is how much more it counts than an error across x. (Guo et al., *Accelerating Large-Scale
+/// Inference with Anisotropic Vector Quantization*, 2020.) With η = 1 this is the squared error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     eta: f64,
@@ -41,8 +41,8 @@ impl Loss {
         self.eta - 1.0
     }
 
-    /// The loss of a vector with `code`. The sum of codewords in f32 and in order, as `decode` has it; all else in f64, so
-    /// that it cannot overflow.
+    /// The loss of a vector with `code`. The codewords are summed in f32 and in order, as `decode` does it; everything
+    /// else is in f64, so it cannot overflow.
     #[inline(always)]
     pub(super) fn of(
         self,
@@ -75,7 +75,7 @@ impl Default for Loss {
     }
 }
 
-/// Sums side by side, so that the loop is not one long chain of additions.
+/// Parallel sums, to avoid one long chain of dependent additions.
 const SUMS: usize = 8;
 
 /// ‖x − a‖².

@@ -1,5 +1,5 @@
-//! Encoding: which codewords approximate a vector best. The exact answer is NP-hard; the encoders here differ in how
-//! near they come to it, and share the scores, the chunks and the threads.
+//! Encoding: finding the codewords that approximate a vector best. The exact answer is NP-hard; the encoders here
+//! differ in how close they come to it, and share scores, chunking and threads.
 
 mod beam;
 mod centroids;
@@ -50,11 +50,11 @@ pub use unit::OfUnit;
 use crate::codebooks::{Codebooks, Selection};
 use crate::error::Result;
 
-/// The encoder for `codebooks`. Where these have dimensions of their own (see [`Codebooks::groups`]), and the loss is the
-/// squared error, the nearest codeword of each is the best code, however codes were to be chosen.
+/// The encoder for `codebooks`. If the codebooks use separate dimensions (see [`Codebooks::groups`]) and the loss is
+/// the squared error, the nearest codeword of each is the best code, whichever encoding is chosen.
 ///
 /// # Errors
-/// Those of [`Encoder::new`] and [`Encoder::stretched`].
+/// The errors of [`Encoder::new`] and [`Encoder::stretched`].
 pub fn encoder(
     codebooks: &Codebooks,
     selection: Selection,

@@ -7,26 +7,26 @@ use crate::linalg::gemm::{Panels, Tiles, multiply};
 /// Vectors whose scores are computed at once: 24 KB for K = 256, which the L1 cache holds.
 const ROWS: usize = 24;
 
-/// Codewords prepared to be found.
+/// Codewords prepared for finding the nearest one.
 pub(crate) struct Nearest {
     isa: Isa,
     dim: usize,
     panels: Panels,
-    /// ‖c‖² of each column, +∞ where it is padding.
+    /// ‖c‖² of each column, +∞ for padding.
     norms: Vec<f32>,
-    /// Brings the codewords to magnitude 1: no overflow, no underflow.
+    /// Brings the codewords to magnitude 1, so that nothing overflows or underflows.
     scale: f32,
 }
 
-/// What one thread works in.
+/// The workspace of one thread.
 pub(crate) struct Desk {
     tiles: Tiles,
     scores: Vec<f32>,
 }
 
 impl Nearest {
-    /// Of `words` (K, dim), row after row. They, and what they are compared with, should lie around the origin: scores
-    /// are computed in f32.
+    /// Prepares `words` (K, dim), row after row. Scores are computed in f32, so both the codewords and the vectors
+    /// should lie around the origin.
     pub(crate) fn new(isa: Isa, words: &[f32], dim: usize) -> Self {
         let scale = power_of_two(words);
         let words: Vec<f32> = words.iter().map(|c| c * scale).collect();
@@ -37,7 +37,7 @@ impl Nearest {
         Self { isa, dim, panels, norms, scale }
     }
 
-    /// Dimensions of the codewords.
+    /// The length of the codewords.
     pub(crate) fn dim(&self) -> usize {
         self.dim
     }
@@ -48,14 +48,14 @@ impl Nearest {
         Desk { tiles, scores }
     }
 
-    /// Tells `found` the number of each row of `x` and that of its nearest codeword, the lower one of equally near ones. A
-    /// row begins every `width` numbers.
+    /// Calls `found` with the number of each row of `x` and its nearest codeword; ties go to the lower codeword. Rows
+    /// begin `width` numbers apart.
     pub(crate) fn find(&self, x: &[f32], width: usize, desk: &mut Desk, found: impl FnMut(usize, u8)) {
         isa::run(self.isa, Find { nearest: self, x, width, desk, found });
     }
 }
 
-/// The power of two that brings the largest of `values` to between 1 and 2.
+/// The power of two that scales the largest of `values` to between 1 and 2.
 pub(crate) fn power_of_two(values: &[f32]) -> f32 {
     let largest = values.iter().fold(0.0f32, |largest, c| largest.max(c.abs()));
     let exponent = if largest > 0.0 { -(f64::from(largest).log2().floor() as i32) } else { 0 };

@@ -1,4 +1,4 @@
-//! What training and encoding make small: a loss, of vectors that may be stretched along some directions.
+//! What training and encoding minimise: a loss, of vectors that may be stretched along some directions.
 
 use super::target::StretchedTarget;
 use super::{Loss, Target, errors};
@@ -8,20 +8,20 @@ use crate::monitor::Monitor;
 use crate::vectors::basis::Directions;
 use ndarray::{Array1, ArrayView2};
 
-/// The loss L(x, x̄) of the stretched x and x̄. Without directions they are as they are.
+/// The loss L(x, x̄) of the stretched x and x̄. Without directions nothing is stretched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objective {
     /// How an error counts.
     pub loss: Loss,
-    /// Along which it counts more.
+    /// The directions along which an error counts more.
     pub directions: Option<Directions>,
 }
 
 impl Objective {
-    /// The loss of each row of a target, vectors (n, d) as a rule, with `codes` (n, M), in f64.
+    /// The loss of each row of a target, usually vectors (n, d), with `codes` (n, M), in f64.
     ///
     /// # Errors
-    /// Those of [`errors`], or directions of another d.
+    /// The errors of [`errors`], or directions with a different d.
     pub fn errors<'a>(
         &self,
         codebooks: &Codebooks,

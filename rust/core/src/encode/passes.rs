@@ -1,4 +1,4 @@
-//! Passes over vectors: an encoder takes some at a time, on all threads.
+//! Passes over vectors: the encoder takes a chunk at a time, on all threads.
 
 use super::choose::{Given, Scratch};
 use super::encoder::{CHUNK, Encoder};
@@ -11,11 +11,11 @@ use crate::parallel;
 use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 
-/// Vectors that take the steps of local search together, at most.
+/// The most vectors that take the steps of local search together.
 const SEARCHED: usize = 1008;
-/// Numbers that local search holds for them, at most.
+/// The most numbers that local search holds for them.
 const LARGEST: usize = 1 << 22;
-/// Look-ups of Gram entries, M²·K for each vector and round, that do not keep a monitor waiting.
+/// Lookups of Gram entries, M²·K per vector and round, that may pass before the monitor is checked.
 const PATIENCE: usize = 1 << 32;
 
 impl Encode for Encoder {
@@ -94,11 +94,11 @@ impl Encoder {
         failed.unwrap_or(Ok(()))
     }
 
-    /// Vectors encoded at once by a thread, of `n`.
+    /// Vectors encoded at once by a thread, out of `n`.
     fn together(&self, n: usize) -> usize {
         let Encoding::LocalSearch { rounds, .. } = self.encoding else { return CHUNK };
         let (m, k, d) = self.codebooks.view().dim();
-        // Enough for the threads to share out, and few of those that take long, so that the monitor is asked often.
+        // Small enough that the threads can share the work, and that slow encoders check the monitor often.
         let shared = n.div_ceil(4 * rayon::current_num_threads());
         let patient = PATIENCE / (rounds.max(1) * m * m * k).max(1);
         SEARCHED

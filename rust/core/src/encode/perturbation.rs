@@ -1,17 +1,17 @@
-//! What a round of local search perturbs: the same for all vectors, so that a code depends on nothing but its vector and
-//! the seed.
+//! What a round of local search perturbs: the same for all vectors, so a code depends on nothing but its vector and the
+//! seed.
 
 use super::gram_rows::MOST;
 use super::levels::LEVELS;
 use super::space::Space;
 
-/// A perturbation takes the best of one in so many codewords: one of all at random would seldom be of any use.
+/// A perturbation takes the best of one in this many codewords: a single random codeword would rarely be useful.
 const DRAWN: usize = 16;
-/// A bound on the sweeps of [`Search::settle`]: two or three are the rule.
+/// An upper bound on the sweeps of [`Search::settle`]; usually there are two or three.
 pub(super) const SWEEPS: usize = 16;
 
-/// Draws what a round perturbs: writes to `perturbed` some codebooks, each with the first of the codewords drawn, and puts
-/// these codebooks last in `order`. How many codewords are drawn for each.
+/// Draws what a round perturbs: writes to `perturbed` some codebooks, each with the first of the codewords drawn, and
+/// puts these codebooks last in `order`. Returns the number of codewords drawn for each.
 pub(super) fn drawn(
     space: &Space<'_>,
     random: &mut Random,
@@ -19,9 +19,10 @@ pub(super) fn drawn(
     perturbed: &mut Vec<(usize, usize)>,
 ) -> usize {
     let m = space.n_codebooks;
-    // A power of two: they are lanes of one register.
+    // A power of two, since they are lanes of one register.
     let size = 1 << (space.n_codewords / DRAWN).clamp(1, LEVELS / 2).ilog2();
-    // Measured on SIFT: of 16 codebooks of 16 codewords 3 or 4 find most in a given time, of 8 of 256 it is 3.
+    // Measured on SIFT: with 16 codebooks of 16 codewords, perturbing 3 or 4 finds most in a given time; with 8 of 256
+    // it is 3.
     let times = if space.n_codewords <= MOST { m / 4 } else { 3 * m / 8 };
     let mut taken = 0u64;
     for _ in 0..times.max(1) {

@@ -15,15 +15,16 @@ const CHUNK: usize = 48;
 pub(super) struct Rotation {
     isa: Isa,
     pub(super) panels: Panels,
-    /// What the products begin with.
+    /// The initial value of the products.
     pub(super) zeros: Vec<f32>,
     width: usize,
 }
 
-/// x · `basis` (d, w) for each row x of `x` (n, d), (n, w). The result depends on nothing but the row.
+/// x · `basis` (d, w) for each row x of `x` (n, d); returns (n, w). The result for a row depends on nothing but the
+/// row.
 ///
 /// # Errors
-/// `x` has another d, a row that is not finite, or one whose rotation is beyond f32; or `monitor` cancels.
+/// `x` has a different d, a row that is not finite, or one whose rotation is beyond f32; or `monitor` cancels.
 pub fn rotated(x: &dyn Vectors, basis: ArrayView2<'_, f32>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
     check_dim(x, "X", basis.nrows())?;
     let rotation = Rotation::new(basis)?;
@@ -41,7 +42,7 @@ impl Rotation {
         Ok(Self { isa: Isa::current()?, panels, zeros, width })
     }
 
-    /// Those of `rows` rows of `x`, from `first` on.
+    /// The products of `rows` rows of `x`, starting at `first`.
     pub(super) fn rows(
         &self,
         x: &dyn Vectors,

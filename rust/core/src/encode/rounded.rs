@@ -1,17 +1,17 @@
-//! The scores of some vectors as local search reads them: whole steps in 16 bits, codebook by codebook.
+//! The scores of some vectors as local search reads them: integer steps in 16 bits, codebook by codebook.
 //!
-//! A vector has a step of its own, that of the Gram matrix or a power of two times that, so that sums with Gram rows fit. A
-//! score is counted from the middle of its codebook's: which codeword is best does not depend on what all share.
+//! Each vector has its own step, that of the Gram matrix or a power of two times it, such that sums with Gram rows fit.
+//! A score is relative to the middle of its codebook's scores: a common offset does not change which codeword is best.
 
 use super::lanes;
-use super::levels::{self, LEVELS, Levels};
+use super::levels::{self, LEVELS, LevelBlock};
 use super::space::{Space, Vector};
 use super::state::State;
 use crate::isa::Level;
 use std::ops::Range;
 
-/// What the vector's own scores may come to on either side of their middle, in steps. With the sums of Gram rows, and half
-/// a step for each number rounded, it fits 16 bits.
+/// The largest deviation of the vector's own scores from their middle, in steps. Together with the sums of Gram rows,
+/// and half a step for each rounded number, it fits 16 bits.
 const OWN: f32 = 12_000.0;
 
 /// Vectors, with their own scores and projections.
@@ -19,9 +19,9 @@ const OWN: f32 = 12_000.0;
 pub(super) struct Rounded {
     pub(super) states: Vec<State>,
     /// The vectors' own scores, in steps: `[codebook][vector]`, one codebook where all share it.
-    pub(super) own: Vec<Levels>,
-    /// Their projections, counted from the middle of their codebook, as shares of `reach`; laid out alike.
-    pub(super) projections: Vec<Levels>,
+    pub(super) own: Vec<LevelBlock>,
+    /// Their projections, relative to the middle of their codebook, as fractions of `reach`; laid out like `own`.
+    pub(super) projections: Vec<LevelBlock>,
     /// One vector's scores before they are rounded.
     scores: Vec<f32>,
     /// Middle and half of the width of its numbers, by codebook.
@@ -34,13 +34,13 @@ impl Rounded {
         let size = space.n_books() * space.stride / LEVELS * n;
         self.states.clear();
         self.states.resize(n, State::default());
-        self.own.resize(size, Levels::ZERO);
+        self.own.resize(size, LevelBlock::ZERO);
         if space.beta > 0.0 {
-            self.projections.resize(size, Levels::ZERO);
+            self.projections.resize(size, LevelBlock::ZERO);
         }
     }
 
-    /// Takes in the scores of vector `v`, rounded to whole steps.
+    /// Stores the scores of vector `v`, rounded to integer steps.
     #[inline(always)]
     pub(super) fn fill<L: Level>(&mut self, space: &Space<'_>, v: usize, vector: Vector<'_>) {
         let Self { states, own, projections, scores, spreads } = self;
@@ -73,7 +73,7 @@ impl Rounded {
             state.shift += 1;
         }
         if half > OWN * step {
-            // Beside such scores all products of codewords vanish.
+            // Next to such scores, all products of codewords vanish.
             step = half / OWN;
         }
         state.steps = if step > 0.0 { step.recip() } else { 0.0 };
@@ -82,7 +82,7 @@ impl Rounded {
         }
     }
 
-    /// Where the levels of vector `v` for the codewords of `book` are.
+    /// The range of the levels of vector `v` for the codewords of `book`.
     #[inline(always)]
     pub(super) fn place(&self, space: &Space<'_>, book: usize, v: usize) -> Range<usize> {
         place(space, self.states.len(), book, v)
@@ -98,7 +98,7 @@ fn spread(spreads: &mut Vec<(f32, f32)>, values: &[f32], stride: usize) {
     }
 }
 
-/// Where the levels of vector `v` of `n` for the codewords of `book` are.
+/// The range of the levels of vector `v`, out of `n`, for the codewords of `book`.
 #[inline(always)]
 fn place(space: &Space<'_>, n: usize, book: usize, v: usize) -> Range<usize> {
     let width = space.gram.width();

@@ -1,16 +1,16 @@
-//! The scores of a chunk of vectors: what every codeword would add to the loss if it were the first one chosen.
+//! The scores of a chunk of vectors: what each codeword would add to the loss if it were the first one chosen.
 //!
-//! With r = x − c the loss ‖r‖² + β⟨r, u⟩², u = x/‖x‖ and β = η − 1, is that of no codeword plus
+//! With r = x − c the loss ‖r‖² + β⟨r, u⟩², where u = x/‖x‖ and β = η − 1, is the loss with no codeword plus
 //!
 //! ```text
 //! S = ‖c‖² − 2⟨x, c⟩ + β(p² − 2‖x‖p),   p = ⟨u, c⟩
 //! ```
 //!
-//! Where part of the approximation is given, x − base stands for x in −2⟨x, c⟩, and for ‖x‖ in −2‖x‖p what is left of
-//! the length along u. The p then need products of their own.
+//! If part of the approximation is given, x − base replaces x in −2⟨x, c⟩, and the length that is left along u replaces
+//! ‖x‖ in −2‖x‖p. The p then need products of their own.
 //!
-//! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. Without a base the p come from the
-//! products that the score holds already.
+//! Choosing c adds 2⟨c, c'⟩ + 2βpp' to the score of every other codeword c'. Without a base the p follow from the
+//! products that the score already contains.
 
 use super::encoder::Encoder;
 use super::space::Vector;
@@ -18,29 +18,29 @@ use super::target::Row;
 use crate::isa::Level;
 use crate::linalg::gemm::{Tiles, multiply};
 
-/// What one thread works in: some vectors, and their scores.
+/// The workspace of one thread: some vectors, and their scores.
 pub(super) struct Scores {
     tiles: Tiles,
-    /// The directions of vectors with a base, and the zeros that their products begin with.
+    /// The directions of vectors with a base, and the zeros that their products start from.
     directions: Option<(Tiles, Vec<f32>)>,
-    /// For each vector `columns` scores, of which the first `books · stride` count; padding is +∞.
+    /// `columns` scores per vector, of which the first `books · stride` count; padding is +∞.
     pub(super) scores: Vec<f32>,
-    /// p, laid out like the scores; empty where β is 0. Padding is 0.
+    /// p, laid out like the scores; empty if β is 0. Padding is 0.
     pub(super) projections: Vec<f32>,
     along: Vec<Along>,
 }
 
-/// Norm beside that of the codewords below which a vector counts as the zero vector: float32 scores then hold nothing of
-/// its direction.
+/// Norm, relative to that of the codewords, below which a vector counts as the zero vector: float32 scores then contain
+/// nothing of its direction.
 const SHORT: f64 = 1e-6;
 
-/// How the projections of one vector come from its scores.
+/// How the projections of one vector follow from its scores.
 #[derive(Clone, Copy, Default)]
 struct Along {
     /// 1 / ‖x‖; 0 for the zero vector, which has no direction.
     inverse_norm: f32,
-    /// What the codewords' projections on u are to add up to, scaled like the codewords: ⟨x − center, u⟩ where nothing
-    /// is given.
+    /// What the codewords' projections on u should add up to, scaled like the codewords: ⟨x − center, u⟩ if no part of
+    /// the approximation is given.
     target: f32,
 }
 
@@ -58,16 +58,16 @@ impl Scores {
         }
     }
 
-    /// Brings in vectors.
+    /// Loads vectors.
     pub(super) fn set<'a>(&mut self, encoder: &Encoder, rows: impl Iterator<Item = Row<'a>>) {
         // The factor −2 of the score is exact, so it may as well be applied here.
         let factor = -2.0 * encoder.scale;
         for (r, row) in rows.enumerate() {
-            let centred = row.x.iter().zip(&encoder.center);
+            let centered = row.x.iter().zip(&encoder.center);
             match row.base {
-                None => self.tiles.set(r, centred.map(|(x, center)| (x - center) * factor)),
+                None => self.tiles.set(r, centered.map(|(x, center)| (x - center) * factor)),
                 Some(base) => {
-                    let left = centred.zip(base);
+                    let left = centered.zip(base);
                     self.tiles.set(r, left.map(|((x, center), base)| (x - base - center) * factor));
                 }
             }
@@ -87,7 +87,7 @@ impl Scores {
         }
     }
 
-    /// Computes the scores of the vectors that were set, `rows` of them.
+    /// Computes the scores of the `rows` vectors that were loaded.
     #[inline(always)]
     pub(super) fn compute<L: Level>(&mut self, encoder: &Encoder, rows: usize) {
         multiply::<L>(&self.tiles, rows, &encoder.panels, &encoder.norms, &mut self.scores);
@@ -140,7 +140,7 @@ impl Along {
         }
     }
 
-    /// Writes p, and adds the part of the loss along x to the scores.
+    /// Computes p, and adds the part of the loss along x to the scores.
     #[inline(always)]
     fn project<L: Level>(self, encoder: &Encoder, scores: &mut [f32], projections: &mut [f32]) {
         // ‖c‖² − S is twice the product of the codeword with x − center; its product with the center is missing.

@@ -1,4 +1,4 @@
-//! Where a search for codes takes place: the scores of one vector, and the Gram matrix that all vectors share.
+//! The space in which codes are searched: the scores of one vector, and the Gram matrix that all vectors share.
 
 use super::gram::Gram;
 use super::gram_rows::GramRows;
@@ -6,14 +6,14 @@ use super::gram_rows::GramRows;
 /// What all vectors share.
 pub(super) struct Space<'a> {
     pub(super) gram: &'a Gram,
-    /// Its rows over all codebooks, where these have so few codewords that tables pay.
+    /// The rows of the Gram matrix over all codebooks, if these have so few codewords that tables pay off.
     pub(super) rows: Option<&'a GramRows>,
-    /// Codewords of a codebook.
+    /// Codewords per codebook.
     pub(super) n_codewords: usize,
-    /// The same, padded to whole lanes.
+    /// Codewords per codebook, padded to whole lanes.
     pub(super) stride: usize,
     pub(super) n_codebooks: usize,
-    /// Whether the M codebooks are one.
+    /// Whether all M codebooks are the same.
     pub(super) shared: bool,
     /// Whether the codewords of a vector must differ.
     pub(super) distinct: bool,
@@ -24,28 +24,28 @@ pub(super) struct Space<'a> {
 /// The scores of one vector.
 #[derive(Clone, Copy)]
 pub(super) struct Vector<'a> {
-    /// A score for each codeword of each codebook, before any is chosen; of one codebook where it is shared.
+    /// A score for each codeword of each codebook, before any is chosen; for one codebook if it is shared.
     pub(super) scores: &'a [f32],
-    /// Projections on the vector's direction, laid out like the scores; empty where β is 0.
+    /// Projections on the vector's direction, laid out like the scores; empty if β is 0.
     pub(super) projections: &'a [f32],
     /// What the projections of a code's codewords should sum up to.
     pub(super) target: f32,
 }
 
 impl Space<'_> {
-    /// Where the scores of `book` begin.
+    /// The offset of the scores of `book`.
     #[inline(always)]
     pub(super) fn start(&self, book: usize) -> usize {
         self.book(book) * self.stride
     }
 
-    /// `book`, or the one that all share.
+    /// `book`, or 0 if all codebooks are the same.
     #[inline(always)]
     pub(super) fn book(&self, book: usize) -> usize {
         if self.shared { 0 } else { book }
     }
 
-    /// Codebooks that differ.
+    /// The number of different codebooks.
     #[inline(always)]
     pub(super) fn n_books(&self) -> usize {
         if self.shared { 1 } else { self.n_codebooks }

@@ -1,17 +1,17 @@
-//! What local search knows of one vector beside its code: the unit of its scores, and the loss along the vector.
+//! What local search knows about one vector besides its code: the unit of its scores, and the loss along the vector.
 
-/// What is known of one vector beside its code.
+/// What is known about one vector besides its code.
 #[derive(Clone, Copy, Default)]
 pub(super) struct State {
-    /// Steps in one unit of loss.
+    /// Steps per unit of loss.
     pub(super) steps: f32,
-    /// Gram rows are halved so many times: of a vector with scores beyond `OWN` of [`rounded`](super::rounded).
+    /// How many times Gram rows are halved, for a vector with scores beyond `OWN` of [`rounded`](super::rounded).
     pub(super) shift: u32,
-    /// The largest projection, counted from the middle of its codebook.
+    /// The largest projection, relative to the middle of its codebook.
     pub(super) reach: f32,
-    /// The sum of the middles, less what all projections should sum up to.
+    /// The sum of the middles, minus what all projections should sum to.
     pub(super) offset: f32,
-    /// e of no other codebook left out, for the code that is kept and the one on trial.
+    /// e with all codebooks included, for the code that is kept and the one on trial.
     pub(super) along: [f32; 2],
     /// What the changes of the code on trial add to the loss, in steps.
     pub(super) difference: f32,
@@ -20,20 +20,20 @@ pub(super) struct State {
 }
 
 impl State {
-    /// What one step of projection levels stands for.
+    /// The value of one step of projection levels.
     #[inline(always)]
     fn unit(&self) -> f32 {
         self.reach / f32::from(i16::MAX)
     }
 
-    /// Begins with a code whose projections sum up to `sum`, in levels.
+    /// Starts with a code whose projections sum to `sum`, in levels.
     #[inline(always)]
     pub(super) fn begin(&mut self, sum: i32) {
         self.along = [self.offset + sum as f32 * self.unit(); 2];
     }
 
-    /// What projections count in the turn of a codebook that has the projection `own`: 2¹⁶ times a level's weight in
-    /// steps, after scores were halved so many times; and the steps for each unit of projection.
+    /// The weight of projections in the turn of a codebook whose projection is `own`: 2¹⁶ times the weight of a level
+    /// in steps, after scores were halved a number of times; that number; and the steps per unit of projection.
     #[inline(always)]
     pub(super) fn weigh(&self, beta: f32, own: i16) -> (i16, u32, f32) {
         let e = self.along[1] - f32::from(own) * self.unit();
@@ -46,8 +46,8 @@ impl State {
         (factor as i16, halvings, slope)
     }
 
-    /// The difference in steps of a change of projections, of that of halved and rounded scores; and what it adds to the
-    /// sum of projections.
+    /// Corrects the difference in steps, computed from halved and rounded scores, for a change of projections; also
+    /// returns what the change adds to the sum of projections.
     #[inline(always)]
     pub(super) fn refine(
         &self,
@@ -57,7 +57,7 @@ impl State {
     ) -> (f32, f32) {
         let (from, to, factor) = (i32::from(from), i32::from(to), i32::from(factor));
         let step = (to - from) as f32 * self.unit();
-        // The products were rounded to whole steps, and whether a code is better is a matter of fewer.
+        // The products were rounded to integer steps, but which code is better may depend on a fraction of a step.
         difference -= (((factor * to) >> 16) - ((factor * from) >> 16)) as f32;
         difference *= (1u32 << halvings) as f32;
         (difference + slope * step, step)

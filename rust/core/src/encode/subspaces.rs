@@ -1,5 +1,5 @@
-//! Encoding with codebooks in subspaces that are orthogonal to each other, as product quantizers have them: the nearest
-//! codeword of each is the best code, and needs only the vector's part in that subspace.
+//! Encoding with codebooks in mutually orthogonal subspaces, as in product quantizers: the nearest codeword of each is
+//! the best code, and depends only on the vector's part in that subspace.
 
 use super::nearest::{Desk, Nearest};
 use super::rotation::Rotation;
@@ -29,19 +29,19 @@ const CHUNK: usize = 96;
 /// # Ok::<(), compcodes::Error>(())
 /// ```
 pub struct SubspaceEncoder {
-    /// In the space of the vectors: what errors are measured by.
+    /// The codebooks in the space of the vectors, by which errors are measured.
     codebooks: Codebooks,
     isa: Isa,
     dim: usize,
-    /// Subtracted from every vector, so that what is left lies around the origin.
+    /// Subtracted from every vector, so that the remainder lies around the origin.
     center: Vec<f32>,
     rotation: Option<Rotation>,
     books: Vec<Nearest>,
 }
 
 impl SubspaceEncoder {
-    /// `words` has the codewords (K, d_m) of each subspace, in coordinates of its own: the first d_1 dimensions are those
-    /// of the first subspace, and so on; with `rotation` (d, Σ d_m), dimensions of x·rotation.
+    /// `words` holds the codewords (K, d_m) of each subspace, in the subspace's coordinates: the first d_1 dimensions
+    /// are those of the first subspace, and so on. With `rotation` (d, Σ d_m), they are dimensions of x·rotation.
     ///
     /// # Errors
     /// Shapes that do not fit, or more than 256 codewords.
@@ -68,11 +68,11 @@ impl SubspaceEncoder {
         let mut books = Vec::new();
         for words in words {
             let mean = words.mapv(f64::from).mean_axis(ndarray::Axis(0)).expect("at least one codeword");
-            let centred: Vec<f32> = words
+            let centered: Vec<f32> = words
                 .outer_iter()
                 .flat_map(|word| (&word.mapv(f64::from) - &mean).mapv(|c| c as f32))
                 .collect();
-            books.push(Nearest::new(isa, &centred, words.ncols()));
+            books.push(Nearest::new(isa, &centered, words.ncols()));
             means.extend(mean);
         }
         let center = match rotation {
@@ -86,16 +86,17 @@ impl SubspaceEncoder {
         Ok(Self { codebooks, isa, dim, center, rotation, books })
     }
 
-    /// Of codebooks that have dimensions of their own, all in order; `None` where they have not.
+    /// Builds the encoder of codebooks that use separate dimensions, all in order; `None` if they do not.
     ///
     /// # Errors
-    /// The instruction set that was asked for is not there.
+    /// The requested instruction set is not available.
     pub fn of_groups(codebooks: &Codebooks) -> Result<Option<Self>> {
         let groups = codebooks.groups();
         if groups.len() != codebooks.n_codebooks() || groups.len() == 1 {
             return Ok(None);
         }
-        // Dimensions that no codebook uses go to the one before: they add the same to the distance of every codeword.
+        // Dimensions that no codebook uses go to the codebook before them: they add the same to the distance of every
+        // codeword.
         let first = |m: usize| groups.dimensions(m).start;
         if (1..groups.len()).any(|m| first(m) <= first(m - 1)) {
             return Ok(None);
@@ -125,7 +126,7 @@ impl Encode for SubspaceEncoder {
         let chunks = codes.as_slice_mut().expect("fresh").par_chunks_mut(rows * m).enumerate();
         let failed = chunks
             .map_init(
-                || Scratch::new(self, rows),
+                || SubspaceScratch::new(self, rows),
                 |scratch, (i, codes)| {
                     scratch.read(self, target, i * rows, codes.len() / m)?;
                     scratch.choose(self, codes);
@@ -161,7 +162,7 @@ impl Encode for SubspaceEncoder {
     }
 }
 
-/// Codewords of subspaces as codebooks of the space: zero in the dimensions of others, rotated back.
+/// Codewords of subspaces as codebooks of the whole space: zero in the dimensions of others, rotated back.
 fn in_space(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Result<Codebooks> {
     let width: usize = words.iter().map(Array2::ncols).sum();
     let size = words.iter().map(Array2::nrows).max().unwrap_or(0);
@@ -179,17 +180,17 @@ fn in_space(words: &[Array2<f32>], rotation: Option<ArrayView2<'_, f32>>) -> Res
     Codebooks::new(books)
 }
 
-/// What one thread works in.
-struct Scratch {
+/// The workspace of one thread.
+struct SubspaceScratch {
     rows: Rows,
-    /// Them, centred.
+    /// The vectors, centered.
     x: Vec<f32>,
     tiles: Tiles,
     rotated: Vec<f32>,
     desks: Vec<Desk>,
 }
 
-impl Scratch {
+impl SubspaceScratch {
     fn new(encoder: &SubspaceEncoder, rows: usize) -> Self {
         let tiles = Tiles::new(rows, encoder.dim);
         let columns = encoder.rotation.as_ref().map_or(0, |rotation| rotation.panels.columns());
@@ -202,7 +203,7 @@ impl Scratch {
         }
     }
 
-    /// Brings in `rows` vectors of `target`, from `first` on, and centres them.
+    /// Loads `rows` vectors of `target`, starting at `first`, and centers them.
     fn read(
         &mut self,
         encoder: &SubspaceEncoder,
@@ -240,7 +241,7 @@ impl Scratch {
         };
         let mut column = 0;
         for (i, (book, desk)) in encoder.books.iter().zip(&mut self.desks).enumerate() {
-            // The last row need not be whole: it ends with its subspace.
+            // The last row need not be complete: it ends with its subspace.
             let end = (rows - 1) * width + column + book.dim();
             book.find(&x[column..end], width, desk, |row, k| codes[row * m + i] = k);
             column += book.dim();

@@ -1,11 +1,11 @@
-//! What the codewords of a vector are to add up to, where part of its approximation is given.
+//! What the codewords of a vector should add up to, if part of its approximation is given.
 
 use crate::error::{Result, argument};
 use crate::vectors::basis::{Directions, Stretched};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::ArrayView2;
 
-/// Vectors to approximate, and what their approximations hold before any codeword is chosen.
+/// Vectors to approximate, and what their approximations contain before any codeword is chosen.
 ///
 /// ```
 /// use compcodes::encode::{Encode, Encoder, Target};
@@ -20,19 +20,19 @@ use ndarray::ArrayView2;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// The vectors (n, d). An error counts along them, whatever `base` is.
+    /// The vectors (n, d). An error counts along these, whatever `base` is.
     pub x: &'a dyn Vectors,
-    /// Rows (n, d) that the approximations begin with: codewords are added to them. None are zeros.
+    /// Rows (n, d) that the approximations start from: codewords are added to them. `None` means zeros.
     pub base: Option<&'a dyn Vectors>,
-    /// Of vectors that are a part of the dimensions of longer ones: what the loss along the whole needs to know of the
-    /// other parts, n of them.
+    /// For vectors that hold only some dimensions of longer vectors: what the loss along the whole vector needs to know
+    /// about the other dimensions, one entry per vector.
     pub rest: Option<&'a [Rest]>,
 }
 
-/// The other dimensions of a vector of which an encoder sees a part.
+/// The other dimensions of a vector, if an encoder sees only some of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rest {
-    /// Length of the whole vector.
+    /// The length of the whole vector.
     pub norm: f64,
     /// ⟨x − x̄, x⟩ over the other dimensions.
     pub along: f64,
@@ -51,7 +51,7 @@ impl<'a, V: Vectors> From<&'a V> for Target<'a> {
 }
 
 impl Target<'_> {
-    /// Refuses what does not fit vectors of `dim` numbers, or each other.
+    /// Rejects a target that does not fit vectors of `dim` numbers, or whose parts do not fit each other.
     pub(super) fn check(&self, dim: usize) -> Result<()> {
         check_dim(self.x, "X", dim)?;
         if let Some(base) = self.base {
@@ -70,12 +70,12 @@ impl Target<'_> {
     }
 }
 
-/// Refuses other than a code for each of `x`.
+/// Rejects `codes` that are not one per row of `x`.
 pub(super) fn check_rows(codes: ArrayView2<'_, u8>, x: &dyn Vectors) -> Result<()> {
     check_rows_of("codes", codes.nrows(), x)
 }
 
-/// Refuses other than a row of `what` for each of `x`.
+/// Rejects `what` unless it has one row per row of `x`.
 fn check_rows_of(what: &'static str, rows: usize, x: &dyn Vectors) -> Result<()> {
     if rows == x.n() {
         return Ok(());
@@ -91,7 +91,7 @@ pub(super) struct StretchedTarget<'a> {
 
 impl<'a> StretchedTarget<'a> {
     /// # Errors
-    /// Another d, or a target that is part of longer vectors.
+    /// A different d, or a target that is part of longer vectors.
     pub(super) fn new(directions: &'a Directions, target: &Target<'a>) -> Result<Self> {
         if target.rest.is_some() {
             return Err(argument!("directions", "stretch whole vectors: these are part of longer ones"));
@@ -106,7 +106,7 @@ impl<'a> StretchedTarget<'a> {
     }
 }
 
-/// Rows of a [`Target`], as they were read.
+/// Rows of a [`Target`] that were read.
 #[derive(Default)]
 pub(super) struct Rows {
     dim: usize,
@@ -124,7 +124,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Rows {
-    /// Reads `rows` of them, from `first` on.
+    /// Reads `rows` rows, starting at `first`.
     pub(super) fn read(&mut self, target: &Target<'_>, first: usize, rows: usize) -> Result<()> {
         self.dim = target.x.dim();
         self.x.resize(rows * self.dim, 0.0);
@@ -153,7 +153,7 @@ impl Rows {
 }
 
 impl Row<'_> {
-    /// Writes what the approximation begins with.
+    /// Writes what the approximation starts from.
     pub(super) fn begin(self, approximation: &mut [f32]) {
         match self.base {
             None => approximation.fill(0.0),
@@ -189,7 +189,7 @@ mod tests {
         errors(books, loss, target, codes.view(), &()).unwrap().to_vec()
     }
 
-    /// Of all codes the least loss of each row.
+    /// The least loss of each row over all codes.
     fn least(books: &Codebooks, loss: Loss, target: Target<'_>) -> Vec<f64> {
         let mut least = vec![f64::INFINITY; target.x.n()];
         for code in pairs(books.n_codewords()) {
@@ -243,7 +243,7 @@ mod tests {
     fn parts_of_vectors_are_judged_by_the_loss_of_the_whole() {
         let (x, d) = (pseudo(50, 10, 3), 6);
         let loss = Loss::inner_product(7.0).unwrap();
-        // The whole has codewords (c, 0) and the base (0, b), the part the codewords c.
+        // The whole vector has codewords (c, 0) and the base (0, b), the part has the codewords c.
         let (part, b) = (codebooks(2, 6, d), pseudo(50, 4, 5));
         let mut words = Array3::zeros((2, 6, 10));
         words.slice_mut(s![.., .., ..d]).assign(&part.view());

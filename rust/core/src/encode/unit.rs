@@ -1,4 +1,4 @@
-//! Encoding of which only the direction of a vector counts.
+//! Encoding where only the direction of a vector counts.
 
 use super::{Encode, Improved, Target};
 use crate::error::Result;
@@ -6,8 +6,8 @@ use crate::monitor::Monitor;
 use crate::vectors::unit::Unit;
 use ndarray::Array2;
 
-/// An encoder that scales vectors to length 1 before it encodes them, those of zeros aside: for models of the metric
-/// "cosine". What a target has given is that of the scaled vectors.
+/// An encoder that scales vectors to length 1 before encoding them, except zero vectors: for models of the metric
+/// "cosine". What a target gives refers to the scaled vectors.
 pub struct OfUnit(pub Box<dyn Encode>);
 
 impl Encode for OfUnit {

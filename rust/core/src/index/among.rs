@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-/// Ids that are asked many times whether one is among them: a bit for each number in their range where that takes no
-/// more memory than they do, else sorted.
+/// Ids prepared for many membership tests: a bitmap over their range if that takes no more memory than the ids do,
+/// otherwise a sorted list.
 pub(super) struct Among {
     first: i64,
     bits: Vec<u64>,
@@ -11,7 +11,7 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// For about `asked` questions. Negative ids are among none.
+    /// Prepares for about `asked` tests. Negative ids are never members.
     pub(super) fn new(ids: &[i64], asked: usize) -> Self {
         let valid = || ids.iter().copied().filter(|&id| id >= 0);
         let (first, last) = (valid().min().unwrap_or(0), valid().max().unwrap_or(-1));

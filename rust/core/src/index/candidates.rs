@@ -1,5 +1,5 @@
-//! Candidates by the name of their ids: what exact scores are made of where vectors are kept by id, not in the order of
-//! the index, or must be fetched first.
+//! Candidates identified by their ids: for exact scores where vectors are kept by id rather than in the order of the
+//! index, or must be fetched first.
 
 use super::certify::proven;
 use super::filter::Allowed;
@@ -15,7 +15,7 @@ use crate::vectors::{Subset, Vectors};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
-/// The vectors that are best by code for some queries, to be [scored exactly](Self::rerank). The index may change
+/// The vectors that are best by code for some queries, to be [scored exactly](Self::rerank). The index may change in
 /// meanwhile.
 ///
 /// ```
@@ -34,20 +34,20 @@ use rayon::prelude::*;
 /// ```
 #[derive(Debug)]
 pub struct Candidates {
-    /// In the order of their positions, so that ties go as they would in the index.
+    /// In the order of their positions, so that ties are broken as in the index.
     ids: Vec<i64>,
     /// For each query, places in `ids`, or −1.
     places: Array2<i64>,
-    /// Of [`Index::certifiable_candidates`]: a bound of the scores of all that are none.
+    /// For [`Index::certifiable_candidates`]: an upper bound on the scores of all vectors that are not candidates.
     bounds: Option<Vec<Option<f32>>>,
     metric: Metric,
 }
 
 impl Index {
-    /// The `n` best by code for each query (nq, d), for exact scores by [`Candidates::rerank`].
+    /// The `n` best vectors by code for each query (nq, d), to be scored exactly by [`Candidates::rerank`].
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -58,10 +58,10 @@ impl Index {
         self.candidates_within(queries, n, allowed.into(), monitor)
     }
 
-    /// As [`candidates`](Self::candidates), through so many lists as `within` says.
+    /// Like [`candidates`](Self::candidates), searching as many lists as `within` says.
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn candidates_within(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -73,11 +73,11 @@ impl Index {
         Ok(self.named(hits.positions, None))
     }
 
-    /// Those of [`candidates`](Self::candidates), and as many by their bounds, so that results can be
-    /// [proven](Candidates::certified).
+    /// The [`candidates`](Self::candidates), and as many again by their bounds, so that results can be [proven
+    /// exact](Candidates::certified).
     ///
     /// # Errors
-    /// Those of [`search_certified`](Self::search_certified).
+    /// The errors of [`search_certified`](Self::search_certified).
     pub fn certifiable_candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -98,7 +98,8 @@ impl Index {
 }
 
 impl Candidates {
-    /// Those at `positions`, (nq, n) and −1 for none, whose ids `id` tells; and the positions of [`ids`](Self::ids).
+    /// Makes candidates of `positions`, (nq, n) with −1 for none; `id` gives the id at a position. Also returns the
+    /// positions of [`ids`](Self::ids).
     pub(super) fn named(
         positions: Array2<i64>,
         bounds: Option<Vec<Option<f32>>>,
@@ -114,18 +115,18 @@ impl Candidates {
         (Self { ids, places, bounds, metric }, distinct)
     }
 
-    /// The ids of all candidates, each once.
+    /// The ids of all candidates, without repetition.
     #[must_use]
     pub fn ids(&self) -> &[i64] {
         &self.ids
     }
 
-    /// Of each query those `k` candidates that are best by exact scores with `vectors`, the rows of which are those of
+    /// For each query, the `k` candidates with the best exact scores. Row i of `vectors` is the vector of entry i of
     /// [`ids`](Self::ids).
     ///
     /// # Errors
-    /// Vectors that are not as many as the ids, or of another d; other queries than before; a row that is not finite; or
-    /// a cancelling monitor.
+    /// There are not as many vectors as ids, or they have a different d; the queries are not those of before; a row is
+    /// not finite; or the monitor cancels.
     pub fn rerank(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -146,11 +147,11 @@ impl Candidates {
         Ok(hits)
     }
 
-    /// Like [`rerank`](Self::rerank), with the vectors of other ids too, in any order: row i of `vectors` is that of id
+    /// Like [`rerank`](Self::rerank), but `vectors` may hold other vectors too, in any order: row i of `vectors` has id
     /// `ids[i]`.
     ///
     /// # Errors
-    /// Those of [`rerank`](Self::rerank) and of [`rows_of`].
+    /// The errors of [`rerank`](Self::rerank) and of [`rows_of`].
     pub fn rerank_by_id(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -173,8 +174,8 @@ impl Candidates {
         })
     }
 
-    /// Whose `hits` of [`rerank`](Self::rerank) are proven to be those of an exact search of all vectors; of none where
-    /// the candidates are not [certifiable](Index::certifiable_candidates).
+    /// For each query, whether its `hits` of [`rerank`](Self::rerank) are proven to be those of an exact search of all
+    /// vectors; always false if the candidates are not [certifiable](Index::certifiable_candidates).
     #[must_use]
     pub fn certified(&self, hits: &Hits) -> Vec<bool> {
         let none = || vec![false; hits.positions.nrows()];
@@ -182,10 +183,10 @@ impl Candidates {
     }
 }
 
-/// Where each of `wanted` is among `ids`, those of the rows of some file.
+/// The place of each of `wanted` among `ids`, which are the ids of the rows of some file.
 ///
 /// # Errors
-/// One of `wanted` is not there, or an id is there twice.
+/// One of `wanted` is missing from `ids`, or an id is repeated.
 pub fn rows_of(wanted: &[i64], ids: &[i64]) -> Result<Vec<usize>> {
     let found: Vec<Option<usize>> = if ascend(ids) {
         wanted.iter().map(|id| ids.binary_search(id).ok()).collect()

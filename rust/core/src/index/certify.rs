@@ -1,14 +1,16 @@
-//! Results that are proven exact: |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖, so ⟨q, x⟩ / ‖q‖ is at most ⟨q, x̄⟩ / ‖q‖ + ‖x − x̄‖.
+//! Results that are proven exact: |⟨q, x⟩ − ⟨q, x̄⟩| ≤ ‖x − x̄‖ ‖q‖, so ⟨q, x⟩ / ‖q‖ is at most ⟨q, x̄⟩ / ‖q‖ + ‖x −
+//! x̄‖.
 //!
-//! The right side is a scan like any other: of the query at length 1, with the residual norm as bias. Its c + 1 best are
-//! found; c of them are scored exactly, beside the c best by approximation, and what is in neither has at most the
-//! bound of the last. If the k-th exact score is above that, nothing else can be among the k best.
+//! The right side is an ordinary scan: the query scaled to length 1, with the residual norm as bias. It finds the c + 1
+//! best by this bound; c of them are scored exactly, in addition to the c best by approximation, and any vector in
+//! neither set scores at most the bound of the last. If the k-th exact score is above that, no other vector can be
+//! among the k best.
 //!
-//! **Rounding.** With u = 2⁻²⁴, S the sum over the codebooks of the largest ‖codeword‖, and r the largest residual norm,
-//! every number on the way is at most S + r: a table entry is off by (d + 1) u of its codeword's norm, the sums of the
-//! scan and of x̄ by M u of S each, the query's length and the last addition by u. `slack` is twice all of it, which
-//! covers the f64 errors of ‖q‖ and of exact scores too; and 2⁻¹⁴⁹ for each product that may underflow. An exact score is
-//! rounded to f32, and so is the bound that it is compared with.
+//! **Rounding.** With u = 2⁻²⁴, S the sum over the codebooks of the largest ‖codeword‖, and r the largest residual
+//! norm, every intermediate number is at most S + r: a table entry is off by (d + 1) u of its codeword's norm, the sums
+//! of the scan and of x̄ by M u of S each, the query's length and the last addition by u. `slack` is twice the total,
+//! which also covers the f64 errors of ‖q‖ and of exact scores; plus 2⁻¹⁴⁹ for each product that may underflow. An
+//! exact score is rounded to f32, and so is the bound that it is compared with.
 
 use super::filter::Allowed;
 use super::queries::Scored;
@@ -23,11 +25,11 @@ use crate::vectors::metric::{normalise, squared_norm};
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, concatenate, s};
 
 impl Index {
-    /// Like [`search_rerank`](Index::search_rerank), but scores more candidates, and tells of each query whether its hits
-    /// are proven to be those of an exact search of all vectors that are allowed. `vectors` must be those that were added.
+    /// Like [`search_rerank`](Index::search_rerank), but scores more candidates, and returns for each query whether its
+    /// hits are proven to be those of an exact search of all allowed vectors. `vectors` must be those that were added.
     ///
     /// # Errors
-    /// Those of [`search_rerank`](Index::search_rerank), or the index keeps no residuals.
+    /// The errors of [`search_rerank`](Index::search_rerank), or the index does not keep residuals.
     pub fn search_certified(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -48,8 +50,8 @@ impl Index {
 }
 
 impl Whole<'_> {
-    /// Positions (nq, 2 `n_candidates`) of those that are best by score or by bound; and of each query a bound of the
-    /// scores of all others, if there are any. All lists are gone through.
+    /// Positions (nq, 2 `n_candidates`) of the best vectors by score and by bound; and for each query an upper bound on
+    /// the scores of all other vectors, if there are any. All lists are searched.
     pub(super) fn certifiable(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -80,7 +82,8 @@ impl Whole<'_> {
         self.scan(unit.view(), k, Scored::Bound, monitor)
     }
 
-    /// What [`certifiable`](Self::certifiable) makes of the best by score, (nq, c), and of the c + 1 best by bound.
+    /// Combines the best by score, (nq, c), and the c + 1 best by bound into the result of
+    /// [`certifiable`](Self::certifiable).
     pub(super) fn bounded(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -108,7 +111,7 @@ impl Whole<'_> {
         (candidates, bounds)
     }
 
-    /// What rounding may add to a bound; infinite where f32 sums might overflow.
+    /// The largest rounding error of a bound; infinite if f32 sums might overflow.
     fn slack(&self) -> f64 {
         let one = self.one();
         let (n_codebooks, _, dim) = one.model.codebooks.view().dim();
@@ -124,7 +127,7 @@ impl Whole<'_> {
     }
 }
 
-/// Whose `hits` are above the bound of all vectors that were not scored.
+/// For each query, whether its `hits` are above the bound of all vectors that were not scored.
 pub(super) fn proven(hits: &Hits, bounds: &[Option<f32>]) -> Vec<bool> {
     let proven = |(query, &bound): (usize, &Option<f32>)| {
         let (found, scores) = (hits.positions.row(query), hits.scores.row(query));

@@ -1,7 +1,7 @@
-//! Changes of an index: prepared beside it, which takes long and may be cancelled, then applied, which is brief.
+//! Changes of an index: prepared alongside it, which takes long and may be cancelled, then applied, which is quick.
 //!
-//! A change happens wholly or not at all. A program whose threads search meanwhile needs the index for itself only while
-//! a change is applied: [`Index::add`] is [`Index::prepare_add`] and [`Index::apply`], and so on.
+//! A change happens completely or not at all. A program whose threads search at the same time needs exclusive access
+//! only while a change is applied: [`Index::add`] is [`Index::prepare_add`] followed by [`Index::apply`], and so on.
 
 use super::Index;
 use super::column::Column;
@@ -18,21 +18,21 @@ impl Index {
     /// Encodes `x` (n, d) and adds the codes. See [`add_codes`](Self::add_codes).
     ///
     /// # Errors
-    /// Another d, a row that is not finite or, for Euclidean distances, whose square is beyond f32; ids that do not fit; or
-    /// a cancelling monitor. Nothing is added then.
+    /// A different d, a row that is not finite or, for Euclidean distances, whose square is beyond f32; invalid ids; or
+    /// the monitor cancels. Nothing is added in that case.
     pub fn add(&mut self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<()> {
         let change = self.prepare_add(x, ids, monitor)?;
         self.apply(change).map(drop)
     }
 
-    /// Adds codes (n, M). Without `ids` they get the numbers that follow all ids there ever were: positions, if none were
-    /// ever given or removed. `side` (n) are what the settings ask for beside the codes: scales, 1 by default, or
-    /// [`residuals`](crate::Model::residuals).
+    /// Adds codes (n, M). Without `ids` they get the numbers that follow all ids there ever were: their positions, if
+    /// no ids were ever given or removed. `side` (n) holds what the settings require alongside the codes: scales, 1 by
+    /// default, or [`residuals`](crate::Model::residuals).
     ///
     /// # Errors
-    /// Codes of another M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n finite
-    /// numbers, that the settings do not ask for, or without the residuals that they do; or a cancelling monitor. Nothing
-    /// is added then.
+    /// Codes with a different M or beyond K; ids that are not n, negative, repeated, or taken; `side` that is not n
+    /// finite numbers, is given though the settings do not use it, or is missing though they require residuals; or the
+    /// monitor cancels. Nothing is added in that case.
     pub fn add_codes(
         &mut self,
         codes: ArrayView2<'_, u8>,
@@ -44,7 +44,7 @@ impl Index {
         self.apply(change).map(drop)
     }
 
-    /// Adds the rows of `x` (n, d), each with a key, to an index that was made [`with_keys`](Self::with_keys).
+    /// Adds the rows of `x` (n, d), each with a key, to an index that was created [`with_keys`](Self::with_keys).
     ///
     /// ```
     /// use compcodes::{Codebooks, Index, Model, Selection};
@@ -60,8 +60,8 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// Another d, a row that is not finite; keys that are not n, repeated, or there already; the index has no keys; or a
-    /// cancelling monitor. Nothing is added then.
+    /// A different d, a row that is not finite; keys that are not n, repeated, or already present; the index has no
+    /// keys; or the monitor cancels. Nothing is added in that case.
     pub fn add_keyed<S: AsRef<str>>(
         &mut self,
         x: &dyn Vectors,
@@ -72,47 +72,50 @@ impl Index {
         self.apply(change).map(drop)
     }
 
-    /// Adds all vectors of another index, with their ids if it was given any, else with the numbers that follow.
+    /// Adds all vectors of another index. They keep their ids if any were given there; otherwise they get the numbers
+    /// that follow.
     ///
     /// # Errors
-    /// The other has another model or settings, or ids that are taken; or a cancelling monitor. Nothing is added then.
+    /// The other index has a different model or settings, or ids that are taken; or the monitor cancels. Nothing is
+    /// added in that case.
     pub fn merge(&mut self, other: &Index, monitor: &dyn Monitor) -> Result<()> {
         let change = self.prepare_merge(other, monitor)?;
         self.apply(change).map(drop)
     }
 
-    /// Removes the vectors with these ids; those that follow move up. Returns how many there were.
+    /// Removes the vectors with these ids; the vectors after them move up. Returns how many were removed.
     ///
     /// # Errors
-    /// The index has no such id, or a cancelling monitor; nothing is removed then.
+    /// An id is not in the index, or the monitor cancels; nothing is removed in that case.
     pub fn remove(&mut self, ids: &[i64], monitor: &dyn Monitor) -> Result<usize> {
         let change = self.prepare_remove(ids, monitor)?;
         self.apply(change)
     }
 
-    /// Removes all vectors. Their ids are not chosen again.
+    /// Removes all vectors. Their ids are not reused.
     ///
     /// # Errors
-    /// There is no memory.
+    /// There is not enough memory.
     pub fn clear(&mut self) -> Result<()> {
         let change = self.prepare_clear()?;
         self.apply(change).map(drop)
     }
 
-    /// Puts the rows of `x` (n, d) in the place of the vectors with these ids, which keep their ids and positions.
+    /// Replaces the vectors with these ids by the rows of `x` (n, d); they keep their ids and positions.
     ///
     /// # Errors
-    /// Another d, a row that is not finite; ids that are not n, repeated, or not in the index; or a cancelling monitor.
-    /// Nothing is changed then.
+    /// A different d, a row that is not finite; ids that are not n, repeated, or not in the index; or the monitor
+    /// cancels. Nothing is changed in that case.
     pub fn update(&mut self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<()> {
         let change = self.prepare_update(x, ids, monitor)?;
         self.apply(change).map(drop)
     }
 
-    /// Makes a change that was prepared for this index as it is; returns how many vectors it adds, removes or replaces.
+    /// Applies a change that was prepared for the present state of the index; returns how many vectors it adds, removes
+    /// or replaces.
     ///
     /// # Errors
-    /// The index was changed meanwhile, or there is no memory. Nothing is changed then.
+    /// The index was changed since, or there is not enough memory. Nothing is changed in that case.
     pub fn apply(&mut self, change: Change) -> Result<usize> {
         let Change { state, n, kind } = change;
         if state != self.state {
@@ -126,7 +129,7 @@ impl Index {
                 self.ids.extend(ids);
             }
             Kind::Append { laid, ids, place: Place::End } => {
-                // All that may fail comes first.
+                // Everything that may fail comes first.
                 self.numbers
                     .try_reserve(laid.numbers.len())
                     .map_err(|error| invalid!("no memory for {n} vectors: {error}"))?;
@@ -159,7 +162,7 @@ impl Index {
         Ok(n)
     }
 
-    /// Changes the codes, or `unmapped` ones that take their place; if that fails, nothing has changed.
+    /// Changes the codes, or the `unmapped` copy that replaces them; if that fails, nothing has changed.
     pub(super) fn packed_with(
         &mut self,
         unmapped: Option<PackedCodes>,
@@ -175,7 +178,7 @@ impl Index {
         }
     }
 
-    /// Takes over what the side's column means, and its bytes that are other ones for that.
+    /// Adopts the new meaning of the side's column, and the bytes that change with it.
     pub(super) fn relay(&mut self, column: Option<Column>, relaid: Vec<(usize, Vec<u8>)>) -> Result<()> {
         let packed = self.packed.to_mut()?;
         relaid.into_iter().for_each(|(first, bytes)| packed.set_last(first, &bytes));

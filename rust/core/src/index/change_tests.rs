@@ -1,4 +1,4 @@
-//! Changes: whole or not at all, ids that are never chosen again, and rows that are named.
+//! Changes: all or nothing, ids that are never reused, and errors that name the row.
 
 use super::tests::{codes, model};
 use super::*;
@@ -22,7 +22,7 @@ fn vectors(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, 4), |(i, j)| ((i * 7 + j * 3 + i * j) % 23) as f32 * 0.1 - 1.1)
 }
 
-/// All that can be told of an index.
+/// The observable state of an index.
 type Looks = (Array2<u8>, Option<Vec<i64>>, Vec<f32>, u64, Order, crate::scan::Hits);
 type Operation<'a> = &'a dyn Fn(&mut Index, &dyn Monitor) -> Result<()>;
 

@@ -1,4 +1,4 @@
-//! What a file may say of an index: all else is an error when it is loaded.
+//! Checks of what a file says about an index: anything else is an error when it is loaded.
 
 use super::column::Run;
 use super::side::Side;
@@ -8,7 +8,7 @@ use crate::codes::packed::{BLOCK, PackedView};
 use crate::error::{Result, invalid};
 use crate::scan::{Edges, Levels};
 
-/// Refuses codes that name codewords beyond the k of each of m codebooks.
+/// Rejects codes that name codewords beyond the k of each of m codebooks.
 pub(super) fn codewords(packed: PackedView<'_>, m: usize, k: usize) -> Result<()> {
     let (layout, n_lines) = (packed.layout(), packed.n_lines());
     let beyond = |(line, codes): (usize, &[u8])| {
@@ -28,9 +28,9 @@ pub(super) fn codewords(packed: PackedView<'_>, m: usize, k: usize) -> Result<()
     Ok(())
 }
 
-/// Refuses levels that do not ascend, or factors that are not positive numbers that a scan can multiply with.
+/// Rejects levels that do not ascend, or factors that are not positive numbers a scan can multiply by.
 pub(super) fn levels(side: Side, levels: &Levels) -> Result<()> {
-    // Nor is NaN in any order.
+    // This includes NaN, which has no place in any order.
     if !levels.is_sorted() {
         return Err(invalid!("levels do not ascend"));
     }
@@ -42,7 +42,7 @@ pub(super) fn levels(side: Side, levels: &Levels) -> Result<()> {
     Ok(())
 }
 
-/// Refuses edges of intervals that do not ascend, or that lie where no number can.
+/// Rejects edges of intervals that do not ascend, or that lie where no number can.
 pub(super) fn edges(side: Side, edges: &Edges) -> Result<()> {
     if !edges.is_sorted() {
         return Err(invalid!("edges do not ascend"));
@@ -53,7 +53,7 @@ pub(super) fn edges(side: Side, edges: &Edges) -> Result<()> {
     Ok(())
 }
 
-/// Refuses −½‖x̄ − c‖² above 0 and ‖x − x̄‖ below.
+/// Rejects −½‖x̄ − c‖² above 0 and ‖x − x̄‖ below 0.
 pub(super) fn numbers(side: Side, numbers: &[f32]) -> Result<()> {
     let are_residuals = side == Side::ResidualNorm;
     let wrong = |number: &&f32| if are_residuals { **number < 0.0 } else { **number > 0.0 };
@@ -64,8 +64,8 @@ pub(super) fn numbers(side: Side, numbers: &[f32]) -> Result<()> {
     }
 }
 
-/// Refuses numbers outside the intervals that their bytes name: a search would take the edges for bounds. The first run
-/// begins at 0.
+/// Rejects numbers outside the intervals that their bytes name, since a search would rely on the edges as bounds. The
+/// first run begins at 0.
 pub(super) fn intervals(packed: PackedView<'_>, runs: &[Run], numbers: &[f32]) -> Result<()> {
     let n_lines = packed.n_lines();
     let lines = packed.as_bytes().chunks_exact(BLOCK).skip(n_lines - 1).step_by(n_lines);

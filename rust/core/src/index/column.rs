@@ -1,37 +1,38 @@
-//! The bytes of an index's last column: which level, or which interval, a vector's number is in.
+//! The bytes of an index's last column: the level, or the interval, of a vector's number.
 //!
-//! Scales have 256 levels that never change. Other numbers have intervals, laid where the numbers are: half of the edges
-//! divide them into equal counts, so that a few far ones cost the others nothing, and half divide their range evenly.
+//! Scales have 256 levels that never change. Other numbers have intervals, which are fitted to the numbers: half of the
+//! edges divide them into equal counts, so that a few outliers cost the others nothing, and half divide their range
+//! evenly.
 //!
-//! **Runs.** Intervals are laid for a run of vectors. Numbers outside widen the first or the last interval: that is never
-//! wrong, but bounds little. So where many of the numbers that are added lie outside, a new run begins, at a multiple of
-//! 64 positions; what is there stays as it is. A run is closed only if it holds [`SMALL`] vectors and 1/16 of all: so there
-//! are never more than 16 ln(n / SMALL) + 1 or so, some 200 for 2³² vectors. A run below [`SMALL`] is laid anew each time
-//! it has doubled.
+//! **Runs.** Intervals are fitted to a run of vectors. A number outside widens the first or the last interval: that is
+//! never wrong, but makes a loose bound. So if many of the numbers that are added lie outside, a new run begins, at a
+//! multiple of 64 positions; the existing vectors keep their intervals. A run is closed only if it holds at least
+//! [`SMALL`] vectors and 1/16 of all: so there are never more than about 16 ln(n / SMALL) + 1 runs, some 200 for 2³²
+//! vectors. A run below [`SMALL`] is refitted each time it has doubled.
 
 use crate::codes::packed::BLOCK;
 use crate::scan::{Edges, Levels};
 use std::ops::Range;
 
-/// The least and largest scale that is told apart; beyond them it counts as these.
+/// The smallest and largest scale that are represented; scales beyond them are clamped.
 const SCALES: (f64, f64) = (0.25, 4.0);
-/// Vectors up to which a run is laid anew.
+/// Vectors up to which a run is refitted.
 const SMALL: usize = 4096;
-/// Numbers that edges are chosen by, at most.
+/// The most numbers that edges are computed from.
 const SAMPLE: usize = 1 << 14;
 
-/// Intervals of the vectors from one position up to the next run.
+/// The intervals of the vectors from one position up to the next run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run {
-    /// A multiple of 64.
+    /// The position of its first vector, a multiple of 64.
     pub(crate) first: usize,
     pub(crate) edges: Box<Edges>,
-    /// How many vectors it held when its edges were laid.
+    /// The number of vectors in the run when its edges were fitted.
     laid: usize,
 }
 
 impl Run {
-    /// For `numbers`, none of which is NaN.
+    /// Fits the intervals to `numbers`, none of which is NaN.
     fn new(first: usize, numbers: &[f32]) -> Self {
         let mut run = Self { first, edges: Box::new([0.0; 257]), laid: numbers.len() };
         let Some(&number) = numbers.first() else { return run };
@@ -52,12 +53,12 @@ impl Run {
         run
     }
 
-    /// The same, laid for so many vectors.
+    /// Sets the number of vectors that the edges were fitted to.
     pub(super) fn for_all(self, laid: usize) -> Self {
         Self { laid, ..self }
     }
 
-    /// One that was read from a file: `edges` ascend.
+    /// A run that was read from a file: `edges` ascend.
     pub(crate) fn stored(first: usize, edges: Box<Edges>) -> Self {
         Self { first, edges, laid: SMALL }
     }
@@ -66,7 +67,7 @@ impl Run {
         number < self.edges[0] || number > self.edges[256]
     }
 
-    /// The bytes of some numbers, for which the outermost intervals are widened where that is needed.
+    /// The bytes of some numbers; the outermost intervals are widened where needed.
     fn bytes(&mut self, numbers: &[f32]) -> Vec<u8> {
         for &number in numbers {
             self.edges[0] = self.edges[0].min(number);
@@ -77,19 +78,19 @@ impl Run {
     }
 }
 
-/// What lies at a share of the way from a to b: of positive numbers far apart, in their logarithms.
+/// The point at a given share of the way from a to b: for positive numbers far apart, on a logarithmic scale.
 fn between(a: f32, b: f32, share: f64) -> f32 {
     let (a, b) = (f64::from(a), f64::from(b));
     let value = if a > 0.0 && b > 2.0 * a { a * (b / a).powf(share) } else { a + share * (b - a) };
     (value as f32).clamp(a as f32, b as f32)
 }
 
-/// What the bytes mean.
+/// The meaning of the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Column {
-    /// Of scales.
+    /// The levels of scales.
     Levels(Box<Levels>),
-    /// Of other numbers; the first run begins at 0.
+    /// Runs of intervals of other numbers; the first run begins at 0.
     Runs(Vec<Run>),
 }
 
@@ -100,13 +101,13 @@ impl Column {
         Column::Levels(Box::new(std::array::from_fn(|i| level(i) as f32)))
     }
 
-    /// No vectors yet.
+    /// No runs, for an index without vectors.
     pub(super) fn runs() -> Self {
         Column::Runs(Vec::new())
     }
 
-    /// The bytes of the numbers of vectors `len ..`, and of some before them where a small run is laid anew: from
-    /// which position on, and the bytes. `old` gives the numbers of vectors that are there.
+    /// The bytes of the numbers of vectors `len ..`, and of some before them if a small run is refitted: returns the
+    /// first position, and the bytes from there on. `old` gives the numbers of existing vectors.
     pub(super) fn extend(
         &mut self,
         len: usize,
@@ -123,7 +124,7 @@ impl Column {
         };
         let held = len - last.first;
         if held < SMALL && held + new.len() >= 2 * last.laid.min(held) {
-            // Of so few they may be laid by the new ones as well.
+            // With so few vectors, the new ones may be used to refit the run.
             let (first, mut numbers) = (last.first, old(last.first..len));
             numbers.extend_from_slice(new);
             *last = Run::new(first, &numbers);
@@ -143,8 +144,9 @@ impl Column {
         (len, bytes)
     }
 
-    /// The bytes of the numbers of `new` vectors beside `len` others, in a single run that holds both in any order. `None`
-    /// where it should be [`laid`](Self::laid) anew for all of them: twice as many as before, or many outside.
+    /// The bytes of the numbers of `new` vectors that join `len` others, in a single run that holds both in any order.
+    /// `None` if the run should be [refitted](Self::laid) for all of them: they are twice as many as before, or many
+    /// lie outside.
     pub(super) fn mix(&mut self, len: usize, new: &[f32]) -> Option<Vec<u8>> {
         match self {
             Column::Levels(levels) => Some(nearest(levels, new)),
@@ -157,16 +159,16 @@ impl Column {
         }
     }
 
-    /// A single run for all numbers, and their bytes.
+    /// A single run fitted to all numbers, and their bytes.
     pub(super) fn laid(numbers: &[f32]) -> (Self, Vec<u8>) {
         let mut run = Run::new(0, numbers);
         let bytes = run.bytes(numbers);
         (Column::Runs(vec![run]), bytes)
     }
 
-    /// The bytes of the numbers of vectors at `positions` of `len`, which take the place of others; and those of all
-    /// vectors of runs that many of the new numbers lie outside of, which are laid anew: the run's first position, and
-    /// the bytes. `old` gives the numbers that are there.
+    /// The bytes of the numbers of the vectors at `positions`, out of `len`, which replace others; and those of all
+    /// vectors of the runs that many of the new numbers lie outside of, which are refitted: the run's first position,
+    /// and the bytes. `old` gives the existing numbers.
     pub(super) fn replace(
         &mut self,
         len: usize,
@@ -200,8 +202,8 @@ impl Column {
         (bytes, relaid)
     }
 
-    /// What is left of it where the vectors at `positions`, ascending, are kept, and the bytes that change: their new
-    /// position and byte. `number` gives the number of a vector by its old position.
+    /// What remains of the column if the vectors at `positions`, ascending, are kept, and the bytes that change: their
+    /// new position and byte. `number` gives the number of a vector by its old position.
     pub(super) fn select(
         &self,
         positions: &[usize],
@@ -218,7 +220,7 @@ impl Column {
             let end = runs
                 .get(i + 1)
                 .map_or(positions.len(), |next| positions.partition_point(|&position| position < next.first));
-            // A run begins with a block: those before that join the run before.
+            // A run begins with a whole block: the vectors before that join the previous run.
             let first = if kept.is_empty() { start } else { start.next_multiple_of(BLOCK).min(end) };
             if let Some(before) = kept.last_mut() {
                 for (at, &position) in (start..first).zip(&positions[start..first]) {
@@ -232,7 +234,7 @@ impl Column {
         (Some(Column::Runs(kept)), changed)
     }
 
-    /// Where the intervals begin, and they themselves.
+    /// The runs, with the positions where they begin.
     pub(crate) fn as_runs(&self) -> &[Run] {
         match self {
             Column::Levels(_) => &[],
@@ -249,7 +251,7 @@ impl Column {
     }
 }
 
-/// The nearest of ascending levels to each value.
+/// The index of the level nearest to each value; the levels ascend.
 fn nearest(levels: &Levels, values: &[f32]) -> Vec<u8> {
     let nearest = |&value: &f32| {
         let above = levels.partition_point(|&level| level < value).min(255);
@@ -259,18 +261,19 @@ fn nearest(levels: &Levels, values: &[f32]) -> Vec<u8> {
     values.iter().map(nearest).collect()
 }
 
-/// The edges that levels of earlier versions stand for.
+/// The edges that correspond to the levels of earlier versions.
 pub(super) mod former {
     use crate::scan::{Edges, Levels};
 
-    /// Each level is the lowest that is not below the number, and the lowest of all is not above it.
+    /// Edges for versions where a level is the lowest that is not below the number, and the lowest of all is not above
+    /// it.
     pub(crate) fn above(levels: &Levels) -> Box<Edges> {
         let mut edges = Box::new([levels[0]; 257]);
         edges[1..].copy_from_slice(levels);
         edges
     }
 
-    /// Each level is the nearest. 1 / ‖x̄‖ was kept between 2⁻⁵⁹ and 2⁵⁹.
+    /// Edges for versions where a level is the nearest one. 1 / ‖x̄‖ was kept between 2⁻⁵⁹ and 2⁵⁹.
     pub(crate) fn nearest(levels: &Levels) -> Box<Edges> {
         let mut edges = Box::new([0.0; 257]);
         for (edge, pair) in edges[1..].iter_mut().zip(levels.windows(2)) {
@@ -287,7 +290,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The bytes of all vectors after some additions and a removal, each in its interval.
+    /// Whether, after some additions and a removal, the bytes of all vectors name the right intervals.
     fn holds(column: &Column, bytes: &[u8], numbers: &[f32]) -> bool {
         let runs = column.as_runs();
         numbers.iter().zip(bytes).enumerate().all(|(position, (number, &byte))| {

@@ -1,4 +1,4 @@
-//! Which vectors a search may find: a bit for each position, from a mask, ids, or a range of ids; and sets of each query.
+//! Which vectors a search may find: a bit per position, from a mask, ids, or a range of ids; and sets per query.
 
 use super::Index;
 use super::among::Among;
@@ -11,31 +11,32 @@ use ndarray::ArrayView2;
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
-/// Which vectors of an index, as it is, its searches may find: what [`Index::allow_ids`] and its like return.
+/// The vectors of an index, in its present state, that searches may find; returned by [`Index::allow_ids`] and similar
+/// methods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allowed {
     /// Bit i of word b stands for position 64 b + i.
     pub(super) bits: Option<Vec<u64>>,
-    /// Nothing but these, of each query.
+    /// For each query, only these may be found.
     pub(super) only: Option<Sets>,
-    /// None of these, of each query.
+    /// For each query, none of these may be found.
     pub(super) except: Option<Sets>,
 }
 
 impl Allowed {
-    /// What is allowed for all queries: bit i of word b stands for position 64 b + i; `None` for all.
+    /// The vectors allowed for all queries: bit i of word b stands for position 64 b + i; `None` if all are.
     #[must_use]
     pub fn bits(&self) -> Option<&[u64]> {
         self.bits.as_deref()
     }
 
-    /// What is allowed for each query beside that, the first of them being query `first`.
+    /// The additional restrictions of each query, for a search whose first query is query `first`.
     #[must_use]
     pub fn each(&self, first: usize) -> Each<'_> {
         Each { only: self.only.as_ref(), except: self.except.as_ref(), first }
     }
 
-    /// The same where vectors are named by their places in lists, with these bits.
+    /// The same restrictions for vectors identified by their places in lists, with these bits.
     pub(super) fn by_place(&self, bits: Option<&[u64]>, parts: &[Part<'_>]) -> Self {
         let moved = |words: &[u64]| match parts {
             [part] => part.partition().by_place(words),
@@ -64,10 +65,11 @@ impl Allowed {
         }
     }
 
-    /// What both allow.
+    /// The vectors that both allow.
     ///
     /// # Errors
-    /// Both have sets of each query to which they keep, or to which they do not; or are of different indexes.
+    /// Both have sets per query that the queries are limited to, or both have sets that they exclude; or they belong to
+    /// different indexes.
     pub fn and(self, other: Self) -> Result<Self> {
         let bits = match (self.bits, other.bits) {
             (Some(a), Some(b)) if a.len() != b.len() => {
@@ -82,10 +84,10 @@ impl Allowed {
         Ok(Self { bits, only: self.only.or(other.only), except: self.except.or(other.except) })
     }
 
-    /// The opposite of what was asked for: for all queries, or for each.
+    /// The complement, for all queries or for each.
     ///
     /// # Errors
-    /// It is of both kinds.
+    /// It has restrictions for all queries and for each.
     pub fn inverse(self) -> Result<Self> {
         match self {
             Self { bits: Some(bits), only: None, except: None } => {
@@ -97,17 +99,17 @@ impl Allowed {
     }
 }
 
-/// A boolean matrix of a bit for each entry: what each query may find, or may not, by position.
+/// A boolean matrix with one bit per entry: which vectors each query may or may not find, by position.
 #[derive(Clone, Debug)]
 pub struct Marks {
     words: Vec<u64>,
-    /// Of each row.
+    /// Words per row.
     n_words: usize,
     n_columns: usize,
 }
 
 impl Marks {
-    /// Of a matrix (nq, n).
+    /// Packs a matrix (nq, n).
     #[must_use]
     pub fn new(mask: ArrayView2<'_, bool>) -> Self {
         let (n_rows, n_columns) = mask.dim();
@@ -124,7 +126,7 @@ impl Marks {
         Self { words, n_words, n_columns }
     }
 
-    /// Refuses marks for another number of vectors.
+    /// Rejects a matrix for a different number of vectors.
     pub(super) fn check(&self, n: usize) -> Result<()> {
         if self.n_columns != n {
             return Err(argument!("filter", "has {} columns, the index holds {n} vectors", self.n_columns));
@@ -140,37 +142,38 @@ impl Marks {
     }
 }
 
-/// At most 64 marks as bits. Nearly all are false: eight bytes in one word are looked at first, and most words end there.
+/// Packs at most 64 entries into bits. Nearly all are false: eight bytes are tested at once as one word, which mostly
+/// suffices.
 fn packed(marks: &[bool]) -> u64 {
     let (eights, rest) = marks.as_chunks::<8>();
     let bytes = |eight: &[bool; 8]| u64::from_le_bytes(eight.map(u8::from));
     if eights.iter().fold(0, |any, eight| any | bytes(eight)) == 0 && !rest.contains(&true) {
         return 0;
     }
-    // Of bytes 0 and 1 the product has byte i's bit in bit 56 + i, and nothing else above it.
+    // If the bytes are 0 or 1, the product has byte i in bit 56 + i, and nothing else from bit 56 on.
     let eight = |eight: &[bool; 8]| bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let whole = eights.iter().rev().fold(0, |word, marks| word << 8 | eight(marks));
     let last = rest.iter().rev().fold(0, |word, &mark| word << 1 | u64::from(mark));
     if rest.is_empty() { whole } else { whole | last << (8 * eights.len()) }
 }
 
-/// Words of 64 bits that are made between two reports.
+/// Words of 64 bits that are computed between two reports.
 const WORDS: usize = 1024;
 
 impl Index {
-    /// The vectors with these ids. Ids that are not in the index allow nothing.
+    /// Allows the vectors with these ids. Ids that are not in the index are ignored.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
     }
 
-    /// The vectors with the ids of a range: its first, and every `step`-th that follows up to its last.
+    /// Allows the vectors with the ids of a range: its first, and every `step`-th after it up to its last.
     ///
     /// # Errors
-    /// `step` is 0, or a cancelling monitor.
+    /// `step` is 0, or the monitor cancels.
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         match step {
@@ -181,10 +184,10 @@ impl Index {
         }
     }
 
-    /// The vectors at the positions where `mask` is true.
+    /// Allows the vectors at the positions where `mask` is true.
     ///
     /// # Errors
-    /// The mask has another length than the index, or a cancelling monitor.
+    /// The length of the mask differs from that of the index, or the monitor cancels.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
             return Err(argument!(
@@ -198,11 +201,11 @@ impl Index {
         Ok(Allowed { bits: Some(bits), ..Allowed::default() })
     }
 
-    /// Of each query, the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in the index
-    /// allow nothing. [`Allowed::inverse`] makes them those that a query must not find.
+    /// For each query, allows the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in
+    /// the index are ignored. [`Allowed::inverse`] turns them into those that a query must not find.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of ids, or the monitor cancels.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let n_words = self.len().div_ceil(BLOCK);
         if self.ids.given().is_none() {
@@ -214,8 +217,8 @@ impl Index {
         each_of(starts, found.len(), |at| found[at], n_words)
     }
 
-    /// Of each query, the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in the index
-    /// allow nothing.
+    /// For each query, allows the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in
+    /// the index are ignored.
     ///
     /// # Errors
     /// `starts` do not ascend from 0 to the number of keys, or the vectors have no keys.
@@ -230,18 +233,18 @@ impl Index {
         each_of(starts, found.len(), |at| found[at], self.len().div_ceil(BLOCK))
     }
 
-    /// Of each query, the vectors at the positions where its row of `mask` (nq, n) is true.
+    /// For each query, allows the vectors at the positions where its row of `mask` (nq, n) is true.
     ///
     /// # Errors
-    /// The mask has another number of columns than the index has vectors, or a cancelling monitor.
+    /// The number of columns of the mask differs from the number of vectors, or the monitor cancels.
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
         self.allow_marks(Marks::new(mask), monitor)
     }
 
-    /// As [`allow_each_mask`](Self::allow_each_mask), of a matrix that is packed already.
+    /// Like [`allow_each_mask`](Self::allow_each_mask), with a matrix that is packed already.
     ///
     /// # Errors
-    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    /// The errors of [`allow_each_mask`](Self::allow_each_mask).
     pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
         marks.check(self.len())?;
         monitor.report(0, self.len() as u64)?;
@@ -249,10 +252,10 @@ impl Index {
         Ok(Allowed { only: Some(Sets::Marked { words, n_words }), ..Allowed::default() })
     }
 
-    /// The vectors with the ids that `allows` accepts.
+    /// Allows the vectors with the ids that `allows` accepts.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
         let bits = match self.ids.given() {
             Some(ids) => self.bits(|position| allows(ids.at(position)), monitor),
@@ -280,11 +283,11 @@ impl Index {
     }
 }
 
-/// Words of marks that are made where lists would take less memory, but longer: 16 MB.
+/// The most words for which a bitmap is used even if lists would take less memory, because lists take longer: 16 MB.
 const QUICK: usize = 1 << 21;
 
-/// Of each query, the positions `found(starts[query]) .. found(starts[query + 1])`, of 64 `n_words`; there are `n`, of which
-/// some may be none.
+/// The set of each query: the positions `found(starts[query]) .. found(starts[query + 1])`, in 64 `n_words` bits; there
+/// are `n` in all, of which some may be `None`.
 pub(super) fn each_of(
     starts: &[usize],
     n: usize,
@@ -295,7 +298,7 @@ pub(super) fn each_of(
         return Err(argument!("starts", "of sets do not fit: want ascending ones, from 0 to {n}"));
     }
     let all_words = n_words * (starts.len() - 1);
-    // Marks take less memory than long lists, and need not be sorted: to sort a position takes longer than to clear
+    // Bitmaps take less memory than long lists, and need not be sorted: sorting a position takes longer than clearing
     // eight words.
     if n / 4 > all_words || (all_words <= QUICK && n * 8 > all_words) {
         let mut words = vec![0; all_words];

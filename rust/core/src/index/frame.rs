@@ -1,8 +1,9 @@
-//! Where the origin is while tables are computed.
+//! The choice of origin for computing tables.
 //!
-//! Products of vectors that lie far from the origin, and close together, tell little of their distances in f32. So
-//! c = Σ_m median_k c_m[k], dimension by dimension, is taken from all vectors, median by median, and what is left is small.
-//! It follows from the codebooks. (Means would do as well, but for a few codewords that are far larger than the others.)
+//! In f32, products of vectors that lie far from the origin and close together say little about their distances. So c =
+//! Σ_m median_k c_m[k], computed per dimension, is subtracted from all vectors, one median from each codebook, and the
+//! remainders are small. c follows from the codebooks. (Means would do as well, except when a few codewords are far
+//! larger than the others.)
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, argument};
@@ -15,29 +16,29 @@ use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, Array3, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 
-/// Vectors whose numbers are computed between two looks at the monitor.
+/// Vectors whose numbers are computed between two checks of the monitor.
 const CHUNK: usize = 4096;
 
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
-    /// c, (d); zeros where nothing is taken away.
+    /// c, (d); zeros if nothing is subtracted.
     pub(super) center: Vec<f64>,
-    /// Of the codewords without their medians.
+    /// The tables of the codewords minus their medians.
     pub(super) tables: TableBuilder,
-    /// Of the centroids without theirs, if there are any: lists are chosen by them, and where approximations begin with them
-    /// scores do too.
+    /// The tables of the centroids minus their median, if there are any: they select lists, and also enter the scores
+    /// if approximations start from centroids.
     pub(super) bases: Option<TableBuilder>,
-    /// Of each centroid what makes its product with a query −½ of a squared distance but for a term of all: with c' what
-    /// is in `bases`, m its median and c the centre, −½‖c'‖² − ⟨c', m − c⟩.
+    /// For each centroid, the number that turns its product with a query into −½ of a squared distance, up to a
+    /// constant: with c' the row of `bases`, m the centroids' median and c the center, −½‖c'‖² − ⟨c', m − c⟩.
     pub(super) offsets: Vec<f32>,
-    /// Σ_m of the largest ‖codeword‖ as they are in the tables.
+    /// Σ_m of the largest ‖codeword‖ in the tables.
     pub(super) spread: f64,
-    /// Σ_m of the largest ‖codeword‖ as they are.
+    /// Σ_m of the largest original ‖codeword‖.
     pub(super) size: f64,
 }
 
 impl Frame {
-    /// The codebooks as they are, and the centroids.
+    /// Uses the codebooks and centroids unchanged.
     pub(super) fn plain(model: &Model) -> Self {
         let codebooks = &model.codebooks;
         let centroids = model.centroids.as_ref().map(Centroids::view);
@@ -49,8 +50,8 @@ impl Frame {
         Self { center, tables, bases, offsets, spread: size, size }
     }
 
-    /// The codebooks less their medians, and the centroids less theirs.
-    pub(super) fn centred(model: &Model) -> Self {
+    /// Subtracts the medians from the codebooks, and the centroids' median from the centroids.
+    pub(super) fn centered(model: &Model) -> Self {
         let codebooks = &model.codebooks;
         let (n_codebooks, n_codewords, dim) = codebooks.view().dim();
         let mut moved = Array3::<f32>::zeros((n_codebooks, n_codewords, dim));
@@ -76,7 +77,8 @@ impl Frame {
                 let mut sorted = values.to_vec();
                 let (_, &mut median, _) = sorted.select_nth_unstable_by(values.len() / 2, f32::total_cmp);
                 values.iter_mut().for_each(|value| *value -= median);
-                // Where approximations begin with centroids, c holds m too, and m − c is what it was without.
+                // If approximations start from centroids, c includes m, and m − c remains the negated sum of the other
+                // medians.
                 *if centroids.by_residual() { &mut center[j] } else { &mut ahead[j] } += f64::from(median);
             }
             moved
@@ -96,10 +98,10 @@ impl Frame {
         }
     }
 
-    /// −½‖x̄ − c‖² or 1 / ‖x̄‖ of codes (n, M), rounded to f32. Codes that name no codeword count as 0.
+    /// −½‖x̄ − c‖² or 1 / ‖x̄‖ for codes (n, M), rounded to f32. Codes beyond K count as 0.
     ///
     /// # Errors
-    /// An approximation or its squared norm is beyond f32, the first such row is named; or a cancelling monitor.
+    /// An approximation or its squared norm is beyond f32 (the error names the first such row); or the monitor cancels.
     pub(super) fn numbers(
         &self,
         model: &Model,
@@ -120,7 +122,7 @@ impl Frame {
                 decode(model, codes.row(row).iter().copied(), list, &mut decoded);
                 let value = match metric {
                     Metric::Euclidean => -0.5 * self.squared_distance(&decoded),
-                    // A norm of 0, or so small that its inverse is beyond f32, counts as any below 2⁻¹²⁸.
+                    // A norm of 0, or so small that its inverse is beyond f32, counts as any norm below 2⁻¹²⁸.
                     _ => squared_norm(&decoded).sqrt().recip().min(f32::MAX.into()),
                 };
                 *number = value as f32;
@@ -140,10 +142,10 @@ impl Frame {
         }
     }
 
-    /// Refuses vectors whose squared distance from the centre is beyond f32: exact distances to them would be, too.
+    /// Rejects vectors whose squared distance from the center is beyond f32: exact distances to them would be, too.
     ///
     /// # Errors
-    /// There is one, the first is named; a row is not finite; or a cancelling monitor.
+    /// There is such a vector (the error names the first); a row is not finite; or the monitor cancels.
     pub(super) fn check_vectors(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<()> {
         check_dim(x, "X", self.center.len())?;
         let counter = Counter::new(monitor, x.n() as u64);
@@ -174,8 +176,8 @@ impl Frame {
     }
 }
 
-/// The approximation that a code stands for, to the bit as [`Model::decode`] has it; where it does not
-/// begin with centroids the list is of no account.
+/// The approximation of a code, identical to the bit to that of [`Model::decode`]; `list` is ignored if approximations
+/// do not start from centroids.
 pub(super) fn decode(model: &Model, code: impl Iterator<Item = u8>, list: u32, out: &mut [f32]) {
     let codebooks = &model.codebooks;
     match model.bases() {
@@ -183,13 +185,13 @@ pub(super) fn decode(model: &Model, code: impl Iterator<Item = u8>, list: u32, o
         Some(centroids) => out.copy_from_slice(centroids.centroid(list as usize)),
     }
     for (m, code) in code.enumerate() {
-        // As in the tables, what is beyond K counts as codeword 0.
+        // As in the tables, a code beyond K counts as codeword 0.
         let codeword = Some(usize::from(code)).filter(|&code| code < codebooks.n_codewords());
         out.iter_mut().zip(codebooks.codeword(m, codeword.unwrap_or(0))).for_each(|(x, c)| *x += c);
     }
 }
 
-/// −½‖c'‖² − ⟨c', ahead⟩ of each.
+/// −½‖c'‖² − ⟨c', ahead⟩ for each row c'.
 fn offsets(rows: ArrayView2<'_, f32>, ahead: &[f64]) -> Vec<f32> {
     let offset = |row: ArrayView1<'_, f32>| {
         let terms = row.iter().zip(ahead).map(|(&c, ahead)| f64::from(c) * (0.5 * f64::from(c) + ahead));
@@ -198,13 +200,13 @@ fn offsets(rows: ArrayView2<'_, f32>, ahead: &[f64]) -> Vec<f32> {
     rows.outer_iter().map(offset).collect()
 }
 
-/// The largest length of some vectors.
+/// The largest norm of the rows.
 fn longest(rows: ArrayView2<'_, f32>) -> f64 {
     let norm = |row: ArrayView1<'_, f32>| squared_norm(row.as_slice().expect("standard layout")).sqrt();
     rows.outer_iter().map(norm).fold(0.0, f64::max)
 }
 
-/// Of each codebook the largest ‖codeword‖.
+/// The largest ‖codeword‖ of each codebook.
 pub(super) fn largest(codebooks: &Codebooks) -> Vec<f64> {
     let (n_codebooks, n_codewords, _) = codebooks.view().dim();
     let norms = |m| (0..n_codewords).map(move |k| squared_norm(codebooks.codeword(m, k)).sqrt());

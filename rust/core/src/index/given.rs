@@ -1,13 +1,13 @@
-//! Ids that were given, or chosen after some were: four bytes each as long as they fit.
+//! Ids that were given, or chosen after some were given: four bytes each as long as they fit.
 
 use crate::error::{Result, invalid};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Ids that are looked at between two reports.
+/// Ids that are processed between two reports.
 pub(super) const CHUNK: usize = 1 << 16;
 
-/// An id for each position. A reader sees only the numbers, however they are kept.
+/// An id for each position. Readers see only the numbers, whichever way they are stored.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
     Short(Vec<u32>),
@@ -15,7 +15,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// Those ids, none of them above `most`, and all at least 0.
+    /// Stores these ids, each from 0 to `most`.
     pub(super) fn new(ids: impl Iterator<Item = i64>, most: i64) -> Self {
         match is_short(most) {
             true => Self::Short(ids.map(|id| id as u32).collect()),
@@ -37,7 +37,7 @@ impl Given {
         }
     }
 
-    /// All of them, copied where they are short.
+    /// All ids; copied if they are stored in four bytes.
     pub(super) fn all(&self) -> Cow<'_, [i64]> {
         match self {
             Self::Short(ids) => ids.iter().map(|&id| id.into()).collect(),
@@ -54,7 +54,7 @@ impl Given {
         }
     }
 
-    /// The position of an id among ids that ascend.
+    /// The position of an id, if the ids ascend.
     pub(super) fn search(&self, id: i64) -> Option<usize> {
         match self {
             Self::Short(ids) => ids.binary_search(&u32::try_from(id).ok()?).ok(),
@@ -62,7 +62,7 @@ impl Given {
         }
     }
 
-    /// Makes room for `n` more, none of them above `most`, so that [`extend`](Self::extend) cannot fail.
+    /// Makes room for `n` more ids, none of them above `most`, so that [`extend`](Self::extend) cannot fail.
     pub(super) fn reserve(&mut self, n: usize, most: i64) -> Result<()> {
         let failed = |error| invalid!("no memory for {n} ids: {error}");
         match self {
@@ -120,7 +120,7 @@ mod tests {
             assert_eq!((&*made.all(), made.len()), (ids, ids.len()));
             ids.iter().enumerate().for_each(|(position, &id)| assert_eq!(made.at(position), id));
             assert!(ids.iter().all(|&id| made.contains(id)));
-            // What differs by 2³² is another id.
+            // Ids that differ by 2³² are different.
             assert!([5, LAST + 1 + 7, -1, LAST + 2].into_iter().all(|id| !made.contains(id)));
         }
     }
@@ -149,7 +149,7 @@ mod tests {
             assert_eq!(made, given(&want));
             assert_ne!(made, given(&want[..4]));
         }
-        // Reserved in vain, they are the same ids.
+        // If the room is not used, the ids are unchanged.
         let mut made = given(&[3, 1]);
         made.reserve(1, LAST + 1).unwrap();
         assert_eq!(made, given(&[3, 1]));

@@ -1,4 +1,4 @@
-//! The numbers that name vectors: their positions, until others are given. None that the index ever chose or held is
+//! The numbers that identify vectors: their positions, until ids are given. No id that the index ever chose or held is
 //! chosen again.
 
 use super::among::Among;
@@ -11,18 +11,18 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Ids above which a table of their positions pays.
+/// The number of ids above which a table of positions pays off.
 const TABLE: usize = 1 << 12;
 
-/// How the order of the vectors came about: whether they are still in the order in which a file may hold them.
+/// The history of the order of the vectors: whether they are still in the order in which a file may hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// They were added one after the other.
+    /// Vectors were only added, one after the other.
     #[default]
     Added,
-    /// Some were removed since then.
+    /// Some were removed since.
     Removed,
-    /// Some were removed, and others added after that.
+    /// Some were removed, and others were added after that.
     Mixed,
 }
 
@@ -34,7 +34,7 @@ impl Order {
         Self::NAMES.into_iter().find(|(order, _)| *order == self).expect("all have names").1
     }
 
-    /// After vectors in the order `other` were added at the end.
+    /// The order after vectors in order `other` are appended.
     fn then(self, other: Order) -> Self {
         if self == Order::Added { other } else { Order::Mixed }
     }
@@ -51,31 +51,31 @@ impl FromStr for Order {
     }
 }
 
-/// An id for each position; different ones, at least 0.
+/// An id for each position; distinct, and at least 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ids {
     numbers: Numbers,
-    /// Above every id that there ever was.
+    /// A number above every id there ever was.
     next: u64,
     order: Order,
-    /// Of an index whose vectors have keys. Its ids are chosen here, and ascend.
+    /// The keys, if vectors have keys. The index then chooses the ids, and they ascend.
     keys: Option<Keys>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Numbers {
-    /// The position is the id, for this many.
+    /// Each id is its position; the number of vectors.
     Positions(usize),
     Given(Given),
 }
 
-/// The ids of vectors to be added: checked, and not yet added.
+/// The ids of vectors to be added: checked, but not added yet.
 pub(super) struct Added {
     n: usize,
-    /// `None`: their positions.
+    /// `None`: they are their positions.
     ids: Option<Vec<i64>>,
     order: Order,
-    /// Above every id that their own index ever had.
+    /// A number above every id that the index they come from ever had.
     next: u64,
     keys: Option<NewKeys>,
 }
@@ -86,13 +86,13 @@ impl Ids {
         Self { numbers: Numbers::Positions(0), next: 0, order: Order::Added, keys: None }
     }
 
-    /// The same, named by keys from now on; no vectors are there yet.
+    /// The same, for vectors identified by keys from now on; there must be no vectors yet.
     pub(super) fn keyed(self) -> Self {
         Self { keys: Some(Keys::default()), ..self }
     }
 
-    /// What a file holds. Older ones keep neither `next` nor `order`: the next id is then the one after the largest,
-    /// and vectors whose ids do not ascend count as mixed, since they may be.
+    /// Restores what a file holds. Older files have neither `next` nor `order`: the next id is then one above the
+    /// largest, and vectors whose ids do not ascend count as mixed, since they may be.
     pub(super) fn restored(
         n: usize,
         given: Option<Vec<i64>>,
@@ -122,7 +122,7 @@ impl Ids {
         self.keys.as_ref()
     }
 
-    /// The key of the vector with an id, if there is one and it has a key.
+    /// The key of the vector with this id; `None` if there is no such vector, or it has no key.
     pub(super) fn key(&self, id: i64) -> Option<&str> {
         let keys = self.keys.as_ref()?;
         let position = match &self.numbers {
@@ -132,7 +132,7 @@ impl Ids {
         Some(keys.at(position?))
     }
 
-    /// The ids of vectors by their keys, in their order; `None` for those that are not here.
+    /// The ids of vectors by their keys, in the order of `keys`; `None` for keys that are not in the index.
     ///
     /// # Errors
     /// The vectors have no keys.
@@ -141,7 +141,7 @@ impl Ids {
         Ok(found.into_iter().map(|position| position.map(|position| self.at(position))).collect())
     }
 
-    /// The positions of vectors by their keys, in their order; `None` for those that are not here.
+    /// The positions of vectors by their keys, in the order of `keys`; `None` for keys that are not in the index.
     ///
     /// # Errors
     /// The vectors have no keys.
@@ -149,7 +149,7 @@ impl Ids {
         Ok(self.keys.as_ref().ok_or_else(no_keys)?.positions(keys))
     }
 
-    /// `None` where each is its position.
+    /// The stored ids; `None` if each id is its position.
     pub(super) fn given(&self) -> Option<&Given> {
         match &self.numbers {
             Numbers::Positions(_) => None,
@@ -157,12 +157,12 @@ impl Ids {
         }
     }
 
-    /// All of them; `None` where each is its position.
+    /// All ids; `None` if each id is its position.
     pub(super) fn all(&self) -> Option<Cow<'_, [i64]>> {
         self.given().map(Given::all)
     }
 
-    /// The id that the next vector gets without being given one.
+    /// The id that the next vector gets if none is given.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -192,7 +192,7 @@ impl Ids {
         }
     }
 
-    /// The ids of `n` more: those given, or the numbers that follow all that there ever were.
+    /// The ids of `n` new vectors: those given, or the numbers that follow all there ever were.
     pub(super) fn added(&self, n: usize, given: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Added> {
         if self.keys.is_some() && n > 0 {
             return Err(argument!(
@@ -203,7 +203,7 @@ impl Ids {
         self.checked(n, given.map(<[i64]>::to_vec), monitor)
     }
 
-    /// The ids of all vectors of another index.
+    /// The ids that all vectors of another index get.
     pub(super) fn merged(&self, other: &Ids, monitor: &dyn Monitor) -> Result<Added> {
         let added = match (&self.keys, &other.keys) {
             (Some(_), Some(keys)) => {
@@ -220,7 +220,7 @@ impl Ids {
         Ok(Added { order: other.order, next, ..added })
     }
 
-    /// The ids of as many more as there are keys, and the keys.
+    /// The ids of new vectors with these keys, and the keys.
     pub(super) fn added_keyed<S: AsRef<str>>(&self, new: &[S], monitor: &dyn Monitor) -> Result<Added> {
         let keys = self.keys.as_ref().ok_or_else(no_keys)?.added(new)?;
         Ok(Added { keys: Some(keys), ..self.checked(new.len(), None, monitor)? })
@@ -261,7 +261,7 @@ impl Ids {
                 let most = largest(&ids);
                 match numbers {
                     Numbers::Positions(len) => {
-                        // Those above its positions, which are not `len` yet.
+                        // Ids above their positions, which are not at `len` yet.
                         let all = (0..*len as i64).chain(ids);
                         *numbers = Numbers::Given(Given::new(all, most.max(*len as i64)));
                     }
@@ -272,7 +272,7 @@ impl Ids {
         }
     }
 
-    /// Makes room for more, so that adding them cannot fail.
+    /// Makes room for new ids, so that adding them cannot fail.
     pub(super) fn reserve(&mut self, added: &Added) -> Result<()> {
         let n = added.n;
         if let (Some(keys), Some(new)) = (&mut self.keys, &added.keys) {
@@ -324,7 +324,7 @@ impl Ids {
         }
     }
 
-    /// The positions of `ids`, in their order; `None` for those that are not here.
+    /// The positions of `ids`, in that order; `None` for those that are not in the index.
     pub(super) fn find(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<Option<usize>>> {
         let all = match &self.numbers {
             Numbers::Positions(n) => {
@@ -343,7 +343,7 @@ impl Ids {
             })
             .collect();
         let mut hits = hits?.concat();
-        // Of many ids in a range that is not much wider, a table tells the positions at once.
+        // For many ids in a range that is not much wider, a table gives the positions directly.
         let (least, most) =
             hits.iter().fold((i64::MAX, 0), |(least, most), &(id, _)| (least.min(id), most.max(id)));
         let width = most.abs_diff(least) as usize + 1;
@@ -361,7 +361,7 @@ impl Ids {
         Ok(ids.par_iter().map(position).collect())
     }
 
-    /// The positions of `ids`, in their order.
+    /// The positions of `ids`, in that order.
     pub(super) fn positions(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<usize>> {
         let found = self.find(ids, monitor)?;
         let missing = found.iter().filter(|position| position.is_none()).count();
@@ -376,7 +376,7 @@ impl Ids {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Those at `positions`, which ascend.
+    /// The ids at `positions`, which ascend.
     pub(super) fn select(&self, positions: &[usize]) -> Ids {
         let order = match self.order {
             _ if positions.is_empty() => Order::Added,
@@ -390,7 +390,7 @@ impl Ids {
     }
 }
 
-/// All positions of `n`, some at a time.
+/// All positions below `n`, in chunks.
 fn chunks(n: usize) -> impl IndexedParallelIterator<Item = Range<usize>> {
     let chunk = move |chunk: usize| chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
     (0..n.div_ceil(CHUNK)).into_par_iter().map(chunk)
@@ -404,15 +404,15 @@ fn no_keys() -> Error {
     argument!("ids", "are keys: the vectors of this index have ids, no keys")
 }
 
-/// The number after the largest id.
+/// One above the largest possible id.
 const MOST: u64 = 1 << 63;
 
-/// Whether each number is above the one before it.
+/// Whether the ids strictly ascend.
 pub(super) fn ascend(ids: &[i64]) -> bool {
     ids.is_sorted_by(|a, b| a < b)
 }
 
-/// Refuses ids of which one is there twice.
+/// Rejects ids of which one is repeated.
 pub(super) fn unique(name: &'static str, ids: &[i64]) -> Result<()> {
     if ascend(ids) {
         return Ok(());

@@ -1,18 +1,18 @@
-//! Keys: strings that name the vectors of an index, in the order of their positions.
+//! Keys: strings that identify the vectors of an index, in the order of their positions.
 //!
-//! All strings lie in one text, so that a key takes its bytes and some twenty more. A table of positions, by the hash of
-//! their keys, finds them: open addressing, at most half full.
+//! All strings lie in one text, so a key takes its own bytes plus about twenty. A hash table of positions finds them:
+//! open addressing, at most half full.
 
 use crate::error::{Result, argument, invalid};
 use ahash::RandomState;
 use std::iter;
 
-/// Keys that are looked for at once.
+/// Keys that are looked up at once.
 const TOGETHER: usize = 16;
 /// A slot of the table that holds no position.
 const EMPTY: u32 = u32::MAX;
 
-/// Different strings, one for each position.
+/// Distinct strings, one per position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys {
     texts: Texts,
@@ -25,18 +25,18 @@ impl PartialEq for Keys {
     }
 }
 
-/// Keys of vectors to be added: checked, and not yet added.
+/// Keys of vectors to be added: checked, but not added yet.
 pub(super) struct NewKeys {
     texts: Texts,
-    /// The table of all keys, where that of the old ones is too small: to make it takes long, to put it in place does not.
+    /// A table for all keys, if that of the old keys is too small: building it takes long, swapping it in does not.
     grown: Option<Table>,
 }
 
 impl Keys {
-    /// The keys of a file: one text, and where each of them ends.
+    /// Restores the keys of a file: one text, and the end of each key in it.
     ///
     /// # Errors
-    /// They do not fit each other, or a key is there twice.
+    /// They do not fit each other, or a key is repeated.
     pub(crate) fn restored(text: String, ends: &[i64]) -> Result<Self> {
         let ends: Option<Vec<usize>> = ends.iter().map(|&end| usize::try_from(end).ok()).collect();
         let fits = |ends: &Vec<usize>| {
@@ -60,7 +60,7 @@ impl Keys {
         self.texts.at(position)
     }
 
-    /// All of them in one text, and where each ends.
+    /// All keys in one text, and the end of each.
     pub(crate) fn parts(&self) -> (&str, &[usize]) {
         (&self.texts.text, &self.texts.ends)
     }
@@ -75,10 +75,10 @@ impl Keys {
         self.table.find_all(keys, &self.texts)
     }
 
-    /// Checks keys that are to be added.
+    /// Checks keys that are about to be added.
     ///
     /// # Errors
-    /// One is there twice, or among the old ones.
+    /// A key is repeated, or already present.
     pub(super) fn added<S: AsRef<str>>(&self, keys: &[S]) -> Result<NewKeys> {
         let texts = Texts::new(keys.iter().map(AsRef::as_ref));
         let total = self.len() + texts.len();
@@ -89,14 +89,14 @@ impl Keys {
         if self.table.has_room(total) {
             return Ok(NewKeys { texts, grown: None });
         }
-        // Twice what is needed, so that adding one by one does not make it anew each time.
+        // Twice the room needed, so that adding keys one by one does not rebuild it each time.
         let mut grown = Table::with_room(2 * total)?;
         grown.insert_all(&self.texts, 0)?;
         grown.insert_all(&texts, self.len())?;
         Ok(NewKeys { texts, grown: Some(grown) })
     }
 
-    /// Makes room for others, so that [`extend`](Self::extend) cannot fail.
+    /// Makes room for new keys, so that [`extend`](Self::extend) cannot fail.
     pub(super) fn reserve(&mut self, new: &NewKeys) -> Result<()> {
         let (text, ends) = (&mut self.texts.text, &mut self.texts.ends);
         text.try_reserve(new.texts.text.len())
@@ -116,7 +116,7 @@ impl Keys {
         self.texts.extend(&new.texts);
     }
 
-    /// Those at `positions`.
+    /// The keys at `positions`.
     pub(super) fn select(&self, positions: &[usize]) -> Self {
         let texts = Texts::new(positions.iter().map(|&position| self.at(position)));
         let mut table = Table::with_room(texts.len()).expect("no more than before");
@@ -166,12 +166,13 @@ impl Texts {
     }
 }
 
-/// Positions by their keys.
+/// A hash table of positions by key.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// It takes a fraction of the time of the standard library's, and is as hard to guess for who chooses keys.
+    /// The hash takes a fraction of the time of the standard library's, and is as hard to predict for someone who
+    /// chooses keys.
     hash: RandomState,
-    /// A power of two, at least twice the positions; or none.
+    /// A power of two, at least twice the number of positions; or empty.
     slots: Vec<u32>,
 }
 
@@ -188,7 +189,7 @@ impl Table {
         2 * n <= self.slots.len()
     }
 
-    /// The slots where a key may be, in their order.
+    /// The slots where a key may be, in probing order.
     fn slots(&self, key: &str) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len().wrapping_sub(1);
         let first = self.hash.hash_one(key) as usize;
@@ -203,7 +204,7 @@ impl Table {
         held.map(|position| position as usize).find(|&position| texts.at(position) == key)
     }
 
-    /// As [`find`](Self::find), of many: memory is waited for by some of them at once.
+    /// Like [`find`](Self::find), for many keys: several memory accesses wait at the same time.
     fn find_all<S: AsRef<str>>(&self, keys: &[S], texts: &Texts) -> Vec<Option<usize>> {
         if self.slots.is_empty() {
             return vec![None; keys.len()];
@@ -230,16 +231,16 @@ impl Table {
         found
     }
 
-    /// Inserts a key that is not there; there is room.
+    /// Inserts a key that is not present; there must be room.
     fn insert(&mut self, key: &str, position: usize) {
         let free = self.slots(key).find(|&slot| self.slots[slot] == EMPTY).expect("half of them are");
         self.slots[free] = position as u32;
     }
 
-    /// Inserts keys, the first of them at a position.
+    /// Inserts keys, the first of them at position `first`.
     ///
     /// # Errors
-    /// One is there twice.
+    /// A key is repeated.
     fn insert_all(&mut self, texts: &Texts, first: usize) -> Result<()> {
         for (at, key) in texts.iter().enumerate() {
             for slot in self.slots(key) {
@@ -259,7 +260,7 @@ impl Table {
     }
 }
 
-/// A key as messages name it: text in quotes, and of what is no string its JSON, without the NUL that marks it.
+/// A key as messages show it: text in quotes; for keys that are not strings their JSON, without the NUL that marks it.
 #[must_use]
 pub fn shown(key: &str) -> String {
     key.strip_prefix('\0').map_or_else(|| format!("{key:?}"), str::to_owned)

@@ -25,8 +25,9 @@ impl Index {
         self.partition.as_ref().map(Partition::sizes)
     }
 
-    /// How far the lists have drifted from those of training: the share of the vectors that would have to be in other lists
-    /// for each to hold the share that it held then, 0 to 1. Some is chance: √(lists / vectors) / 2 or so.
+    /// How far the lists have drifted from those of training: the share of the vectors, 0 to 1, that would have to be
+    /// in other lists for each list to hold the share that it held then. Some of it is chance: about √(lists / vectors)
+    /// / 2.
     #[must_use]
     pub fn drift(&self) -> Option<f64> {
         let (centroids, sizes) = (self.model.centroids.as_ref()?, self.list_sizes()?);
@@ -36,7 +37,8 @@ impl Index {
         Some(if is_any { sizes.iter().zip(centroids.shares()).map(off).sum::<f64>() / 2.0 } else { 0.0 })
     }
 
-    /// About how many vectors a search passes over, and how many products with numbers of centroids it takes.
+    /// Approximately how many vectors a search scans, and how many multiplications its products with the centroids
+    /// take.
     #[must_use]
     pub fn passes(&self, reach: Reach) -> (usize, usize) {
         let Some(centroids) = &self.model.centroids else { return (self.len(), 0) };
@@ -48,18 +50,18 @@ impl Index {
         self.partition.as_ref()
     }
 
-    /// Where the codes of the vectors at `positions` are.
+    /// The places of the codes of the vectors at `positions`.
     pub(super) fn places(&self, positions: Vec<usize>) -> Vec<usize> {
         self.partition.as_ref().map_or(positions.clone(), |partition| partition.places_of(&positions))
     }
 
-    /// The lists of the vectors at some places, if there are lists.
+    /// The lists of the vectors at these places, if there are lists.
     pub(super) fn lists_of(&self, places: &[usize]) -> Option<Vec<u32>> {
         let partition = self.partition.as_ref()?;
         Some(places.iter().map(|&place| partition.list(place)).collect())
     }
 
-    /// Codes (n, M) to be added to these lists.
+    /// Prepares adding codes (n, M) to these lists.
     pub(super) fn append_in_lists(
         &self,
         partition: &Partition,
@@ -91,7 +93,7 @@ impl Index {
                     let (laid, mut all) = Column::laid(&numbers);
                     column = Some(laid);
                     numbers.drain(..first);
-                    // Bytes of what moves go along with the codes; the others are set where they are.
+                    // The bytes of vectors that move go along with the codes; the others are set in place.
                     let moved = all.split_off(first);
                     relaid.push((0, all));
                     moved
@@ -105,7 +107,7 @@ impl Index {
         let mut moved = Vec::with_capacity(if self.side.keeps_numbers() { rows.nrows() } else { 0 });
         for (mut row, &position) in rows.outer_iter_mut().zip(tail.positions()) {
             let at = position as usize - first;
-            // Numbers and bytes are in the order of places for what moves.
+            // For vectors that move, numbers and bytes are in the order of places.
             let source = if at < old { places[at] as usize - first } else { at };
             if at < old {
                 row.iter_mut().zip(view.codes(places[at] as usize)).for_each(|(to, from)| *to = from);
@@ -113,7 +115,7 @@ impl Index {
                 row.slice_mut(s![..n_codes]).assign(&codes.row(at - old));
             }
             if let Some(bytes) = &bytes {
-                // Of the vectors that move there are bytes only where all are laid anew.
+                // Vectors that move have bytes here only if all intervals are refitted.
                 match bytes.len() == n {
                     true if at >= old => row[n_codes] = bytes[at - old],
                     true => {}
@@ -130,7 +132,7 @@ impl Index {
         Ok(Change { state: self.state, n, kind: Kind::Append { laid, ids, place: Place::Lists(tail) } })
     }
 
-    /// Codes to take the place of those at `positions`, in these lists.
+    /// Prepares replacing the codes at `positions`, in these lists.
     pub(super) fn replace_in_lists(
         &self,
         partition: &Partition,
@@ -146,7 +148,7 @@ impl Index {
         if stay {
             return Ok(Change { state: self.state, n, kind: Kind::Replace { positions: places, laid } });
         }
-        // As if they stayed where they are, and then all by their lists anew.
+        // First as if the vectors stayed where they are, then all of them are arranged by their new lists.
         let mut packed = match laid.unmapped {
             Some(copy) => copy,
             None => PackedCodes::from_view(self.packed.view())?,
@@ -163,7 +165,7 @@ impl Index {
         Ok(Change { state: self.state, n, kind: Kind::Keep(Box::new(kept)) })
     }
 
-    /// Keeps the vectors at `positions`, which ascend.
+    /// Prepares keeping only the vectors at `positions`, which ascend.
     pub(super) fn keep_in_lists(
         &self,
         partition: &Partition,
@@ -183,8 +185,8 @@ impl Index {
         self.arranged((packed, self.numbers.clone(), column), partition, &lists, positions, monitor)
     }
 
-    /// What is left of these codes and numbers, which are where `partition` says, where the vectors at `positions` are kept
-    /// and are in `lists`.
+    /// The codes and numbers that remain, which are arranged by `partition`, if the vectors at `positions` are kept and
+    /// are in `lists`.
     fn arranged(
         &self,
         (packed, numbers, column): (PackedCodes, Vec<f32>, Option<Column>),
@@ -214,7 +216,7 @@ impl Index {
     }
 }
 
-/// Takes over an added tail; all that may fail comes first.
+/// Applies an appended tail; everything that may fail comes first.
 pub(super) fn extend(index: &mut Index, laid: Laid, tail: Tail) -> Result<()> {
     let first = tail.first();
     let partition = index.partition.as_mut().expect("an index with lists");

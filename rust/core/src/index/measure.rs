@@ -1,26 +1,28 @@
-//! Distances and cosines: the exact scores of approximations, and how far table sums may be off them.
+//! Distances and cosines: the exact scores of approximations, and bounds on how far table sums may be from them.
 //!
-//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it, and rounded to f32:
+//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it, and rounded to
+//! f32:
 //!
 //! > −‖q − x̄‖², and ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), or 0 where q or x̄ is 0
 //!
-//! The sums run over eight lanes, dimension j in lane j mod 8, which are added in pairs: the same bits everywhere.
+//! The sums use eight lanes, dimension j in lane j mod 8, which are then added in pairs: the same bits everywhere.
 //!
-//! **Bounds.** Let p be what tables are computed of: q − c for distances, q / ‖q‖ for cosines; S the sum of its table
-//! entries, c'_m[k] the codewords less their medians, C' and C the sums over m of the largest ‖c'_m[k]‖ and ‖c_m[k]‖. Then
+//! **Bounds.** Let p be the vector that tables are computed from: q − c for distances, q / ‖q‖ for cosines; S the sum
+//! of its table entries, c'_m[k] the codewords minus their medians, C' and C the sums over m of the largest ‖c'_m[k]‖
+//! and ‖c_m[k]‖. Then
 //!
 //! > |⟨p, x̄ − c⟩ − S| ≤ E = ‖p‖ · u · ((66 + d / 64) C' + M C), u = 2⁻²⁴, to first order,
 //!
-//! (with the centroids, of a model that has them, as one codebook more)
-//! since a table entry is (64 + d / 64) u of ‖p‖ ‖c'_m[k]‖ off, p and c' are rounded to u of themselves, and x̄ is the
-//! sum of M codewords in f32. A quarter more of it, and 2⁻¹⁴⁹ for each product that may underflow, are above all other
-//! terms. So, with v = −½‖x̄ − c‖² in its interval,
+//! (where the centroids, if the model has them, count as one more codebook) since a table entry is off by (64 + d / 64)
+//! u of ‖p‖ ‖c'_m[k]‖, p and c' are rounded to u of themselves, and x̄ is the sum of M codewords in f32. A quarter more
+//! than that, plus 2⁻¹⁴⁹ for each product that may underflow, covers all other terms. So, with v = −½‖x̄ − c‖² in its
+//! interval,
 //!
 //! > −‖q − x̄‖² = 2 (⟨q − c, x̄ − c⟩ + v) − ‖q − c‖² ∈ 2 (S ± E + v) − ‖q − c‖²
 //! > ⟨q, x̄⟩ / ‖q‖ ∈ ⟨p, c⟩ + S ± E
 //!
-//! The interval is of v rounded to f32, and so is a floor: 2⁻²² of each is allowed for. That of 1 / ‖x̄‖ may be denormal,
-//! or an edge that an earlier version's levels stand for: 2⁻¹⁸.
+//! The interval contains v rounded to f32, and a floor is rounded too: 2⁻²² of each is allowed for. For 1 / ‖x̄‖, which
+//! may be denormal, or an edge that represents an earlier version's levels, it is 2⁻¹⁸.
 
 use super::frame::{Frame, decode};
 use crate::error::{Error, Result, argument};
@@ -30,11 +32,11 @@ use crate::vectors::metric::{Metric, squared_norm};
 use ndarray::{Array2, ArrayView2};
 
 const LANES: usize = 8;
-/// Of numbers that were rounded to f32.
+/// Allowance for numbers that were rounded to f32.
 const ROUNDED: f64 = 1.0 / (1u64 << 22) as f64;
-/// Of inverse norms.
+/// Allowance for inverse norms.
 const INVERSE: f64 = 1.0 / (1u64 << 18) as f64;
-/// Of f64 sums of up to 2¹³ · 2²⁰ terms.
+/// Allowance for f64 sums of up to 2¹³ · 2²⁰ terms.
 const EXACT: f64 = 1.0 / (1u64 << 40) as f64;
 /// The error of a product that underflows.
 const TINY: f64 = 1e-44;
@@ -47,21 +49,21 @@ pub(super) struct Exact<'a> {
     about: Vec<About>,
 }
 
-/// What bounds take of a query.
+/// What the bounds need to know about a query.
 struct About {
     /// ‖q − c‖², or ‖q‖².
     square: f64,
     /// E.
     error: f64,
-    /// ⟨p, c⟩ of cosines.
+    /// ⟨p, c⟩, for cosines.
     base: f64,
 }
 
 impl<'a> Exact<'a> {
-    /// For `queries` (nq, d), finite, the first of which is row `first` of all; and p of each, (nq, d).
+    /// Prepares `queries` (nq, d), finite, the first of which is row `first` of all; also returns p for each, (nq, d).
     ///
     /// # Errors
-    /// A query less the centre is beyond f32.
+    /// A query minus the center is beyond f32.
     pub(super) fn new(
         frame: &Frame,
         model: &'a Model,
@@ -102,7 +104,7 @@ impl<'a> Exact<'a> {
     }
 }
 
-/// A query whose distances f32 cannot hold.
+/// The error of a query whose distances f32 cannot hold.
 pub(super) fn beyond(row: usize) -> Error {
     argument!("Q", "row {row} is too far away: the square of its distance is beyond float32")
 }
@@ -126,7 +128,7 @@ impl Measure for Exact<'_> {
             let (low, high) = (low + base - error, high + base + error);
             let low = if low > 0.0 { low / longest } else { low / shortest };
             let high = if high > 0.0 { high / shortest } else { high / longest };
-            // 0 / 0 is NaN, which stays: the scan takes it for "nothing is known".
+            // 0 / 0 is NaN and is kept: the scan interprets it as "nothing is known".
             (low.clamp(-1.0, 1.0), high.clamp(-1.0, 1.0))
         } else {
             let low = low - error + least - ROUNDED * least.abs() - TINY;
@@ -151,7 +153,8 @@ impl Measure for Exact<'_> {
     }
 }
 
-/// The least and largest ‖x̄‖ where 1 / ‖x̄‖ is in an interval. What is at the end of f32 may be beyond it.
+/// The smallest and largest ‖x̄‖ if 1 / ‖x̄‖ is in an interval. A value at the end of the range of f32 may be beyond
+/// it.
 fn lengths(least: f64, most: f64) -> (f64, f64) {
     let shortest = if most < f32::MAX.into() { (1.0 - INVERSE) / (most + TINY) } else { 0.0 };
     let longest = if least > f32::MIN_POSITIVE.into() { (1.0 + INVERSE) / least } else { 1e45 };

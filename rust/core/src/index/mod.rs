@@ -54,7 +54,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// A database of codes, one for each vector, and the model that decodes them.
+/// A database of codes, one per vector, and the model that decodes them.
 ///
 /// ```
 /// use compcodes::{Codebooks, Index, Model, Selection};
@@ -74,20 +74,20 @@ pub struct Index {
     side: Side,
     frame: Frame,
     /// Whether numbers are −½‖x̄ − c‖²; in files of earlier versions they are −½‖x̄‖².
-    is_centred: bool,
-    /// M columns of codes, of nibbles where K ≤ 16, and one of bytes where there is a side.
+    is_centered: bool,
+    /// M columns of codes, as nibbles if K ≤ 16, and one column of bytes if there is a side.
     packed: Store,
-    /// What those bytes mean; `None` without vectors.
+    /// The meaning of those bytes; `None` without vectors.
     column: Option<Column>,
-    /// The side's number of each vector, where it keeps them.
+    /// The side's number for each vector, if the side keeps them.
     numbers: Vec<f32>,
-    /// The largest number, 0 if they are below.
+    /// The largest number, at least 0.
     largest: f32,
     ids: Ids,
-    /// Where the vectors of each list are, if the model has centroids: codes and numbers are then in the order of lists.
+    /// The vectors of each list, if the model has centroids: codes and numbers are then in the order of the lists.
     partition: Option<Partition>,
     state: State,
-    /// Made when it is first asked for, at the cost of the codewords' products; the copies of an index share it.
+    /// Created on first use, since it costs the products of all codewords; copies of the index share it.
     encoder: OnceLock<Arc<dyn Encode>>,
 }
 
@@ -109,11 +109,11 @@ impl Index {
         Self::framed(model, settings, true)
     }
 
-    /// The same, empty index, whose vectors will have keys: strings that name them, and files keep. Their ids are chosen
-    /// by the index.
+    /// Makes an empty index whose vectors have keys: strings that identify them, and that files keep. The index then
+    /// chooses the ids.
     ///
     /// # Errors
-    /// It held vectors.
+    /// The index holds vectors.
     pub fn with_keys(self) -> Result<Self> {
         if self.next_id() > 0 {
             return Err(invalid!("the index has held vectors without keys: make a new one"));
@@ -122,12 +122,12 @@ impl Index {
         Ok(Self { ids, ..self })
     }
 
-    fn framed(model: Model, settings: Settings, is_centred: bool) -> Result<Self> {
+    fn framed(model: Model, settings: Settings, is_centered: bool) -> Result<Self> {
         let side = Side::of(settings)?;
         model.centroids.as_ref().map_or(Ok(()), |centroids| centroids.check(&model.codebooks))?;
         let frame = match side {
-            Side::InverseNorm => Frame::centred(&model),
-            Side::SquaredNorm { .. } if is_centred => Frame::centred(&model),
+            Side::InverseNorm => Frame::centered(&model),
+            Side::SquaredNorm { .. } if is_centered => Frame::centered(&model),
             _ => Frame::plain(&model),
         };
         let packed = Store::Owned(PackedCodes::with(layout(&model, side))?);
@@ -139,7 +139,7 @@ impl Index {
             settings,
             side,
             frame,
-            is_centred,
+            is_centered,
             packed,
             column,
             numbers,
@@ -151,26 +151,26 @@ impl Index {
         })
     }
 
-    /// Refuses packed codes that name codewords beyond K.
+    /// Rejects packed codes that name codewords beyond K.
     fn check_packed(&self, packed: PackedView<'_>) -> Result<()> {
         checked::codewords(packed, self.n_codes(), self.model.codebooks.n_codewords())
     }
 
-    /// Refuses mapped codes that name codewords beyond K, and returns the checksum that they must have; `None` for codes
-    /// that are not mapped.
+    /// Rejects mapped codes that name codewords beyond K, and returns the checksum that they must have; `None` for
+    /// codes that are not mapped.
     pub(crate) fn check_store(&self) -> Result<Option<u32>> {
         let Store::Mapped(mapped) = &self.packed else { return Ok(None) };
         self.check_packed(self.packed.view())?;
         Ok(Some(mapped.crc()))
     }
 
-    /// A copy of mapped codes, verified, to be changed; `None` for codes that are not mapped.
+    /// A verified copy of mapped codes, to be changed; `None` for codes that are not mapped.
     fn unmapped(&self) -> Result<Option<PackedCodes>> {
         self.packed.unmapped(self.layout(), |packed| self.check_packed(packed))
     }
 
-    /// The same index with its codes in memory, packed as new ones are, where they are mapped from a file of an earlier
-    /// version that stores them otherwise; `None` if they are packed so already.
+    /// The same index with its codes in memory in the present layout, if they are mapped from a file of an earlier
+    /// version with a different layout; `None` if they already have the present layout.
     fn packed_anew(&self) -> Result<Option<Self>> {
         if self.packed.view().layout() == self.layout() {
             return Ok(None);
@@ -185,7 +185,7 @@ impl Index {
         &self.model
     }
 
-    /// What it measures and keeps.
+    /// What the index measures and keeps.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.settings
@@ -203,7 +203,7 @@ impl Index {
         self.packed.len() == 0
     }
 
-    /// Bytes kept for each vector, ids aside: the codes, what the settings ask for, and the position where codes are in the
+    /// Bytes kept per vector, excluding ids: the codes, what the settings require, and the position if codes are in the
     /// order of lists.
     #[must_use]
     pub fn bytes_per_vector(&self) -> usize {
@@ -226,7 +226,7 @@ impl Index {
         }
     }
 
-    /// The ids in that order; `None` if each is its position.
+    /// The ids in the order they were added; `None` if each id is its position.
     #[must_use]
     pub fn ids(&self) -> Option<Cow<'_, [i64]>> {
         self.ids.all()
@@ -248,8 +248,8 @@ impl Index {
         &self.numbers
     }
 
-    pub(crate) fn is_centred(&self) -> bool {
-        self.is_centred
+    pub(crate) fn is_centered(&self) -> bool {
+        self.is_centered
     }
 
     fn encoder(&self) -> Result<&dyn Encode> {
@@ -260,8 +260,8 @@ impl Index {
         Ok(&**self.encoder.get_or_init(|| encoder))
     }
 
-    /// The id that the next vector gets where none is given: above every id that the index ever held, also of vectors that
-    /// were removed.
+    /// The id that the next vector gets if none is given: above every id that the index ever held, including those of
+    /// vectors that were removed.
     #[must_use]
     pub fn next_id(&self) -> u64 {
         self.ids.next()
@@ -273,13 +273,13 @@ impl Index {
         self.ids.contains(id)
     }
 
-    /// Whether its vectors have keys.
+    /// Whether the vectors have keys.
     #[must_use]
     pub fn has_keys(&self) -> bool {
         self.ids.keys().is_some()
     }
 
-    /// The keys, in the order the vectors were added; none where vectors have no keys.
+    /// The keys, in the order the vectors were added; none if vectors have no keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
         let keys = self.ids.keys();
         (0..keys.map_or(0, Keys::len)).map(move |position| keys.expect("there is one").at(position))
@@ -291,18 +291,18 @@ impl Index {
         self.ids.key(id)
     }
 
-    /// The ids of the vectors with these keys, in their order; `None` for a key that the index has not.
+    /// The ids of the vectors with these keys, in the order of `keys`; `None` for a key that is not in the index.
     ///
     /// # Errors
-    /// Its vectors have no keys.
+    /// The vectors have no keys.
     pub fn find_keys<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<Option<i64>>> {
         self.ids.by_keys(keys)
     }
 
-    /// The ids of the vectors with these keys, in their order.
+    /// The ids of the vectors with these keys, in the order of `keys`.
     ///
     /// # Errors
-    /// The index has no such key, or its vectors have no keys.
+    /// A key is not in the index, or the vectors have no keys.
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S]) -> Result<Vec<i64>> {
         let found = self.find_keys(keys)?;
         match found.iter().position(Option::is_none) {
@@ -325,7 +325,7 @@ impl Index {
     /// The approximations of the vectors with these ids, (n, d).
     ///
     /// # Errors
-    /// The index has no such id; or a cancelling monitor.
+    /// An id is not in the index; or the monitor cancels.
     pub fn reconstruct(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
         let places = self.places(self.ids.positions(ids, monitor)?);
         let codes = self.packed.view().select(&places);
@@ -333,7 +333,7 @@ impl Index {
         self.model.decode(codes.slice(s![.., ..self.n_codes()]), lists.as_deref(), monitor)
     }
 
-    /// How codes are stored, but for those of an older file that is mapped.
+    /// The layout of new codes; those of an older file that is mapped may have another.
     fn layout(&self) -> Layout {
         layout(&self.model, self.side)
     }
@@ -342,7 +342,7 @@ impl Index {
         self.model.codebooks.n_codebooks()
     }
 
-    /// The side's numbers of codes that they follow from.
+    /// The side's numbers for codes, if they follow from these.
     fn numbers_of(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -352,7 +352,7 @@ impl Index {
         self.frame.numbers(&self.model, self.settings.metric, (codes, lists), monitor)
     }
 
-    /// The side's numbers of vectors that are there, at these places.
+    /// The side's numbers for the existing vectors at these places.
     fn old_numbers(&self, places: Range<usize>) -> Vec<f32> {
         if self.side.keeps_numbers() {
             return self.numbers[places].to_vec();
@@ -360,13 +360,14 @@ impl Index {
         let places: Vec<usize> = places.collect();
         let codes = self.packed.view().select(&places);
         let lists = self.lists_of(&places);
-        // They were not refused when they were added; codes of a damaged file, which are not gone through, may be.
+        // Such codes are rejected when they are added, but the codes of a damaged file, which are not checked, may
+        // contain them.
         self.numbers_of(codes.slice(s![.., ..self.n_codes()]), lists.as_deref(), &())
             .unwrap_or_else(|_| vec![0.0; places.len()])
     }
 }
 
-/// Of the codes of an index: as few bytes as they fit.
+/// The layout of the codes of an index: the smallest that they fit in.
 fn layout(model: &Model, side: Side) -> Layout {
     let (m, k, _) = model.codebooks.view().dim();
     Layout::smallest(m, k, side.n_columns())

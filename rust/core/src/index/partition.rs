@@ -1,13 +1,13 @@
-//! Which list each vector of a divided index is in, and where.
+//! Which list each vector of a divided index is in, and where in memory.
 //!
-//! Codes lie list after list, end to end and in the order of adding within a list, in *places* 0 … n−1; a list is then some
-//! blocks of codes in a row, of which the first and the last may hold vectors of its neighbours too. Nothing is lost to
-//! padding, however short lists are.
+//! Codes lie list after list, end to end and within a list in the order of adding, in *places* 0 … n−1. A list is thus
+//! a run of consecutive blocks of codes, of which the first and the last may also hold vectors of its neighbours.
+//! Nothing is lost to padding, however short the lists are.
 //!
-//! To add vectors would move all others. So what is added makes a *generation* of its own, with lists of its own, at the
-//! end; and takes in the generations before it as long as they are less than [`RATIO`] times as large. There are few
-//! generations then (at most 1 + log n / log [`RATIO`]), and a vector is moved about as many times. Places of a generation
-//! are the positions of its vectors in another order: they begin at the same number.
+//! Adding vectors to these lists would move all others. So new vectors form a *generation* of their own, with its own
+//! lists, at the end; it absorbs the generations before it as long as they are less than [`RATIO`] times as large. So
+//! there are few generations (at most 1 + log n / log [`RATIO`]), and a vector is moved about as many times. The places
+//! of a generation are the positions of its vectors in a different order: both begin at the same number.
 //!
 //! | place | 0 1 2 | 3 4 | 5 | 6 | 7 |
 //! |---|---|---|---|---|---|
@@ -20,7 +20,7 @@ use crate::error::{Result, invalid};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A generation is at least so many times as large as the next.
+/// A generation is at least this many times as large as the next.
 const RATIO: usize = 4;
 /// The most vectors: positions take 32 bits.
 pub(crate) const MAX_LEN: usize = u32::MAX as usize;
@@ -28,15 +28,15 @@ pub(crate) const MAX_LEN: usize = u32::MAX as usize;
 /// Vectors that were divided into lists together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Generation {
-    /// Its first place, and the lowest position.
+    /// Its first place, which is also its lowest position.
     pub(crate) first: usize,
-    /// Where each list begins, from `first` on; and the end of the last.
+    /// Where each list begins, counted from `first`; and the end of the last.
     pub(crate) starts: Vec<u32>,
 }
 
 impl Generation {
-    /// Of vectors at positions `first ..` in these lists: the generation, and the vector at each place, counted from
-    /// `first` on.
+    /// Divides vectors at positions `first ..` into these lists: returns the generation, and the vector at each place,
+    /// counted from `first`.
     fn new(first: usize, n_lists: usize, lists: &[u32]) -> (Self, Vec<u32>) {
         let mut starts = vec![0; n_lists + 1];
         lists.iter().for_each(|&list| starts[list as usize + 1] += 1);
@@ -61,7 +61,7 @@ impl Generation {
         self.first + self.starts[list] as usize..self.first + self.starts[list + 1] as usize
     }
 
-    /// The list that a place is in.
+    /// The list that contains a place.
     fn list(&self, place: usize) -> u32 {
         (self.starts.partition_point(|&start| start as usize <= place - self.first) - 1) as u32
     }
@@ -76,7 +76,7 @@ pub(crate) struct Partition {
     positions: Vec<u32>,
 }
 
-/// What takes the place of the last generations.
+/// What replaces the last generations.
 pub(super) struct Tail {
     kept: usize,
     generation: Generation,
@@ -100,14 +100,14 @@ impl Partition {
         Self { n_lists, generations: Vec::new(), positions: Vec::new() }
     }
 
-    /// All vectors, by the list of each, as one generation.
+    /// Makes one generation of all vectors, given the list of each.
     pub(super) fn of(n_lists: usize, lists: &[u32]) -> Self {
         let (generation, positions) = Generation::new(0, n_lists, lists);
         let generations = if lists.is_empty() { Vec::new() } else { vec![generation] };
         Self { n_lists, generations, positions }
     }
 
-    /// What a file holds.
+    /// Restores what a file holds.
     pub(crate) fn restored(
         n_lists: usize,
         generations: Vec<Generation>,
@@ -147,7 +147,7 @@ impl Partition {
         &self.positions
     }
 
-    /// The places of a list, generation by generation, where it has any.
+    /// The places of a list, for each generation where it has any.
     pub(super) fn places(&self, list: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         self.generations
             .iter()
@@ -172,7 +172,7 @@ impl Partition {
         self.generations[at].list(place)
     }
 
-    /// The list of each vector, in the order of positions from `first`, which a generation begins with, on.
+    /// The list of each vector, in the order of positions, starting at `first`, where a generation begins.
     fn lists_from(&self, first: usize) -> Vec<u32> {
         let mut lists = vec![0; self.positions.len() - first];
         for generation in self.generations.iter().filter(|generation| generation.first >= first) {
@@ -192,7 +192,7 @@ impl Partition {
 
     /// The places of the vectors at `positions`.
     pub(super) fn places_of(&self, positions: &[usize]) -> Vec<usize> {
-        // To look for one in every list takes about as long as to look at 16 · lists places.
+        // Searching every list for one vector takes about as long as reading 16 · lists places.
         if positions.len().saturating_mul(16 * self.n_lists) < self.positions.len() {
             return positions.par_iter().map(|&position| self.place_of(position)).collect();
         }
@@ -216,7 +216,7 @@ impl Partition {
         self.places_from(0)
     }
 
-    /// The place of each vector, in the order of positions from `first`, which a generation begins with, on.
+    /// The place of each vector, in the order of positions, starting at `first`, where a generation begins.
     pub(super) fn places_from(&self, first: usize) -> Vec<u32> {
         let mut places = vec![0; self.positions.len() - first];
         let own = (first as u32..).zip(&self.positions[first..]);
@@ -224,7 +224,8 @@ impl Partition {
         places
     }
 
-    /// Vectors of these lists at the end, and what they take in: apply it by [`extend`](Self::extend).
+    /// Prepares appending vectors of these lists, together with the generations that they absorb; applied by
+    /// [`extend`](Self::extend).
     pub(super) fn appended(&self, lists: &[u32]) -> Result<Tail> {
         let len = self.positions.len() + lists.len();
         if len > MAX_LEN {
@@ -254,7 +255,7 @@ impl Partition {
         self.generations.push(tail.generation);
     }
 
-    /// A bit for each place, of bits for positions; and of each list how many are set.
+    /// Converts bits for positions into bits for places.
     pub(super) fn by_place(&self, allowed: &[u64]) -> Vec<u64> {
         let mut words = vec![0; allowed.len()];
         let positions = self.positions.par_chunks(BLOCK);

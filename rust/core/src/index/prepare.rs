@@ -1,4 +1,4 @@
-//! Preparing changes of an index: what takes long and may be cancelled, and leaves the index as it is.
+//! Preparing changes of an index: the part that takes long and may be cancelled, and leaves the index unchanged.
 
 use super::Index;
 use super::column::Column;
@@ -17,24 +17,24 @@ use rayon::prelude::*;
 /// Vectors between two reports.
 const CHUNK: usize = 1 << 16;
 
-/// Codes of vectors, the list of each if there are lists, and the side's numbers if it takes any.
+/// The codes of vectors, the list of each if there are lists, and the side's numbers if it keeps any.
 type Encoded = (Array2<u8>, Option<Vec<u32>>, Option<Vec<f32>>);
 
 impl Index {
-    /// What [`add`](Self::add) does, but for the last step.
+    /// Prepares [`add`](Self::add): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn prepare_add(&self, x: &dyn Vectors, ids: Option<&[i64]>, monitor: &dyn Monitor) -> Result<Change> {
-        // First: codes of vectors with wrong ids are of no use.
+        // Ids first: if they are invalid, encoding the vectors would be wasted.
         let ids = self.ids.added(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
         self.prepare_added(x, ids, monitor)
     }
 
-    /// What [`add_keyed`](Self::add_keyed) does, but for the last step.
+    /// Prepares [`add_keyed`](Self::add_keyed): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add_keyed`](Self::add_keyed).
+    /// The errors of [`add_keyed`](Self::add_keyed).
     pub fn prepare_add_keyed<S: AsRef<str>>(
         &self,
         x: &dyn Vectors,
@@ -53,10 +53,10 @@ impl Index {
         self.append(codes.view(), lists.as_deref(), ids, side.as_deref(), &done).map_err(of_vectors)
     }
 
-    /// What [`add_codes`](Self::add_codes) does, but for the last step.
+    /// Prepares [`add_codes`](Self::add_codes): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`add_codes`](Self::add_codes).
+    /// The errors of [`add_codes`](Self::add_codes).
     pub fn prepare_add_codes(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -67,11 +67,12 @@ impl Index {
         self.prepare_add_codes_in(codes, None, ids, side, monitor)
     }
 
-    /// As [`prepare_add_codes`](Self::prepare_add_codes), with the list of each vector, which an index of a model with
-    /// centroids wants, and others do not.
+    /// Like [`prepare_add_codes`](Self::prepare_add_codes), with the list of each vector, which is required if the
+    /// model has centroids, and not accepted otherwise.
     ///
     /// # Errors
-    /// Those of [`add_codes`](Self::add_codes); or lists that are not one for each vector below their number.
+    /// The errors of [`add_codes`](Self::add_codes); or `lists` is not one list number per vector, below the number of
+    /// lists.
     pub fn prepare_add_codes_in(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -86,10 +87,10 @@ impl Index {
         self.append(codes, lists, ids, side, monitor)
     }
 
-    /// As [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
+    /// Like [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
     ///
     /// # Errors
-    /// Those of [`add_codes`](Self::add_codes) and of [`add_keyed`](Self::add_keyed).
+    /// The errors of [`add_codes`](Self::add_codes) and of [`add_keyed`](Self::add_keyed).
     pub fn prepare_add_keyed_codes<S: AsRef<str>>(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -100,11 +101,11 @@ impl Index {
         self.prepare_add_keyed_codes_in(codes, None, keys, side, monitor)
     }
 
-    /// As [`prepare_add_keyed_codes`](Self::prepare_add_keyed_codes), with the list of each vector: see
+    /// Like [`prepare_add_keyed_codes`](Self::prepare_add_keyed_codes), with the list of each vector: see
     /// [`prepare_add_codes_in`](Self::prepare_add_codes_in).
     ///
     /// # Errors
-    /// Those of both.
+    /// The errors of both.
     pub fn prepare_add_keyed_codes_in<S: AsRef<str>>(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -120,10 +121,10 @@ impl Index {
         self.append(codes, lists, ids, side, monitor)
     }
 
-    /// What [`merge`](Self::merge) does, but for the last step.
+    /// Prepares [`merge`](Self::merge): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`merge`](Self::merge).
+    /// The errors of [`merge`](Self::merge).
     pub fn prepare_merge(&self, other: &Index, monitor: &dyn Monitor) -> Result<Change> {
         if other.model.codebooks != self.model.codebooks
             || !self.model.is_divided_like(&other.model)
@@ -154,10 +155,10 @@ impl Index {
         self.append(codes, other.lists().as_deref(), ids, side.as_deref(), monitor)
     }
 
-    /// What [`remove`](Self::remove) does, but for the last step.
+    /// Prepares [`remove`](Self::remove): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// The errors of [`remove`](Self::remove).
     pub fn prepare_remove(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
         let mut kept = vec![true; self.len()];
         self.ids.positions(ids, monitor)?.into_iter().for_each(|position| kept[position] = false);
@@ -165,18 +166,18 @@ impl Index {
         self.keep(&positions, monitor)
     }
 
-    /// What [`clear`](Self::clear) does, but for the last step.
+    /// Prepares [`clear`](Self::clear): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`clear`](Self::clear).
+    /// The errors of [`clear`](Self::clear).
     pub fn prepare_clear(&self) -> Result<Change> {
         self.keep(&[], &())
     }
 
-    /// What [`update`](Self::update) does, but for the last step.
+    /// Prepares [`update`](Self::update): everything but the last step.
     ///
     /// # Errors
-    /// Those of [`update`](Self::update).
+    /// The errors of [`update`](Self::update).
     pub fn prepare_update(&self, x: &dyn Vectors, ids: &[i64], monitor: &dyn Monitor) -> Result<Change> {
         self.replaced(x.n(), ids, &Start { monitor, total: x.n() as u64 })?;
         let (codes, lists, side) = self.encoded(x, monitor)?;
@@ -185,11 +186,11 @@ impl Index {
             .map_err(of_vectors)
     }
 
-    /// As [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings ask for beside them: see
-    /// [`add_codes`](Self::add_codes).
+    /// Like [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings require alongside them:
+    /// see [`add_codes`](Self::add_codes).
     ///
     /// # Errors
-    /// Those of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
+    /// The errors of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
     pub fn prepare_update_codes(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -200,12 +201,12 @@ impl Index {
         self.prepare_update_codes_in(codes, None, ids, side, monitor)
     }
 
-    /// As [`prepare_update_codes`](Self::prepare_update_codes), with the list of each vector: see
-    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in). Where vectors come into other lists it takes as long as to
-    /// remove some.
+    /// Like [`prepare_update_codes`](Self::prepare_update_codes), with the list of each vector: see
+    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in). If vectors change lists, it takes as long as removing
+    /// some.
     ///
     /// # Errors
-    /// Those of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
+    /// The errors of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
     pub fn prepare_update_codes_in(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -227,11 +228,11 @@ impl Index {
         Ok(Change { state: self.state, n: ids.len(), kind: Kind::Replace { positions, laid } })
     }
 
-    /// Refuses vectors (n, d) that [`add`](Self::add) refuses whatever their codes are.
+    /// Rejects vectors (n, d) that [`add`](Self::add) rejects whatever their codes are.
     ///
     /// # Errors
-    /// Another d; for [`Metric::Euclidean`] a row that is not finite, or whose square is beyond f32; or a cancelling
-    /// monitor.
+    /// A different d; for [`Metric::Euclidean`] a row that is not finite, or whose square is beyond f32; or the monitor
+    /// cancels.
     pub fn check_vectors(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<()> {
         match self.settings.metric {
             Metric::Euclidean => self.frame.check_vectors(x, monitor),
@@ -239,7 +240,7 @@ impl Index {
         }
     }
 
-    /// The codes of `x`, their lists, and what the settings ask for beside them.
+    /// Computes the codes of `x`, their lists, and what the settings require alongside them.
     fn encoded(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Encoded> {
         let lists = match &self.model.centroids {
             None => None,
@@ -294,7 +295,7 @@ impl Index {
         Change { state: self.state, n: 0, kind: Kind::Nothing }
     }
 
-    /// The side's numbers of vectors that are not there yet, given or of their codes; none where it has no numbers.
+    /// The side's numbers for new vectors, given or computed from their codes; `None` if the side has no numbers.
     pub(super) fn new_numbers(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -309,7 +310,7 @@ impl Index {
         }
     }
 
-    /// Codes as the index keeps them, at the end or at `positions`.
+    /// Codes in the form in which the index keeps them, at the end or at `positions`.
     pub(super) fn laid(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -349,7 +350,7 @@ impl Index {
         Ok(Laid { codes, numbers, column: Some(column), relaid, unmapped })
     }
 
-    /// Keeps the vectors at `positions`, which ascend.
+    /// Prepares keeping only the vectors at `positions`, which ascend.
     fn keep(&self, positions: &[usize], monitor: &dyn Monitor) -> Result<Change> {
         let n = self.len() - positions.len();
         if n == 0 {
@@ -388,12 +389,12 @@ fn check_number(ids: usize, n: usize) -> Result<()> {
     if ids == n { Ok(()) } else { Err(argument!("ids", "has {ids} entries for {n} vectors")) }
 }
 
-/// An error about codes that are those of `X`.
+/// Turns an error about codes into one about `X`, which they were computed from.
 fn of_vectors(error: Error) -> Error {
     error.renamed("codes", "X")
 }
 
-/// The vectors at `positions` alone, in that order.
+/// Only the vectors at `positions`, in that order.
 pub(super) fn selected(
     all: PackedView<'_>,
     positions: &[usize],
@@ -412,7 +413,7 @@ pub(super) fn selected(
     Ok(packed)
 }
 
-/// Reports the whole as done, for what is left to do after it.
+/// Reports everything as done, while the work that follows the reported part is under way.
 struct Done<'a> {
     monitor: &'a dyn Monitor,
     total: u64,
@@ -424,7 +425,7 @@ impl Monitor for Done<'_> {
     }
 }
 
-/// Reports nothing as done, for what is to do before it.
+/// Reports nothing as done, while the work before the reported part is under way.
 struct Start<'a> {
     monitor: &'a dyn Monitor,
     total: u64,

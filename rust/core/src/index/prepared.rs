@@ -1,4 +1,4 @@
-//! A change of an index that was prepared, and not applied yet.
+//! A change of an index that was prepared, but not applied yet.
 
 use super::column::Column;
 use super::ids::{Added, Ids};
@@ -7,7 +7,7 @@ use crate::codes::packed::PackedCodes;
 use ndarray::Array2;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an index held when a change was prepared; each change makes another one.
+/// Identifies what an index held when a change was prepared; each change makes a new state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State(u64);
 
@@ -18,7 +18,7 @@ impl State {
     }
 }
 
-/// A change that was prepared, for [`Index::apply`].
+/// A prepared change, to be passed to [`Index::apply`](super::Index::apply).
 #[must_use = "a change that is not applied does nothing"]
 pub struct Change {
     pub(super) state: State,
@@ -37,25 +37,25 @@ pub(super) enum Kind {
 /// Where vectors are added.
 pub(super) enum Place {
     End,
-    /// The codes are those of all that take the place of the last generations.
+    /// The codes are those of all vectors that replace the last generations.
     Lists(Tail),
 }
 
-/// Vectors as an index keeps them.
+/// Vectors in the form in which an index keeps them.
 pub(super) struct Laid {
-    /// With the side's column.
+    /// The codes, followed by the side's column.
     pub(super) codes: Array2<u8>,
-    /// The side's numbers, where it keeps them.
+    /// The side's numbers, if it keeps them.
     pub(super) numbers: Vec<f32>,
-    /// What the bytes of the side's column mean from now on.
+    /// The new meaning of the bytes of the side's column.
     pub(super) column: Option<Column>,
-    /// That column's bytes of vectors that are there, from some position on, where their intervals are laid anew.
+    /// The bytes of that column for existing vectors, starting at some position, if their intervals are refitted.
     pub(super) relaid: Vec<(usize, Vec<u8>)>,
     /// A copy of codes that are mapped from a file.
     pub(super) unmapped: Option<PackedCodes>,
 }
 
-/// What is left of an index.
+/// What remains of an index.
 pub(super) struct Kept {
     pub(super) packed: PackedCodes,
     pub(super) column: Option<Column>,

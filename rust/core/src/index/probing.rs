@@ -1,9 +1,9 @@
 //! Searching the lists that are nearest to a query.
 //!
-//! For inner products the tables do not depend on the list: a vector's score is ⟨q, centroid⟩ + Σ table entries. So one
-//! set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with each centroid
-//! is computed like a table entry, to the same bits everywhere; it also tells which lists are worth it. Where codes are of
-//! whole vectors it tells only that, and every list is scanned from 0.
+//! For inner products the tables do not depend on the list: the score of a vector is ⟨q, centroid⟩ + Σ table entries.
+//! So one set of tables serves all lists, and a list is a segment that is scanned from its own base. The product with
+//! each centroid is computed like a table entry, to the same bits everywhere; it also determines which lists are
+//! searched. If codes encode whole vectors it only does that, and every list is scanned from base 0.
 
 use super::filter::Allowed;
 use super::part::Part;
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Products with centroids that are held at once: 64 MB.
 const MOST_BASES: usize = 1 << 24;
 
-/// How many lists a search goes through.
+/// How many lists a search covers.
 ///
 /// ```
 /// use compcodes::index::{Reach, Within};
@@ -41,23 +41,23 @@ const MOST_BASES: usize = 1 << 24;
 /// # Ok::<(), compcodes::Error>(())
 /// ```
 ///
-/// More are gone through where those hold fewer than k vectors that may be found; an index without lists is always searched
-/// as a whole.
+/// More lists are searched if these hold fewer than k vectors that may be found; an index without lists is always
+/// searched as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
-    /// So many that this share of the nearest vectors is in them, for queries like those of the training.
+    /// As many as hold this share of the nearest vectors, for queries like those of the training.
     Recall(f32),
-    /// So many.
+    /// This many.
     Lists(usize),
     /// All of them: the result is that of comparing with all codes.
     All,
 }
 
 impl Reach {
-    /// That of a search that does not say.
+    /// The reach of a search that does not specify one.
     pub const DEFAULT: Self = Self::Recall(0.95);
 
-    /// Of `centroids`, how many.
+    /// The number of lists, out of those of `centroids`.
     pub(super) fn lists(self, centroids: &Centroids) -> usize {
         match self {
             Reach::Recall(recall) => centroids.probes_for(recall),
@@ -67,12 +67,12 @@ impl Reach {
     }
 }
 
-/// Which vectors a search looks at. An `Option<&Allowed>` is one too, of [`Reach::DEFAULT`].
+/// Which vectors a search looks at. An `Option<&Allowed>` converts into one, with [`Reach::DEFAULT`].
 #[derive(Clone, Copy, Debug)]
 pub struct Within<'a> {
-    /// The vectors that may be found; all where nothing is given.
+    /// The vectors that may be found; `None` for all.
     pub allowed: Option<&'a Allowed>,
-    /// How many lists to go through.
+    /// How many lists to search.
     pub reach: Reach,
 }
 
@@ -88,32 +88,32 @@ impl From<Reach> for Within<'_> {
     }
 }
 
-/// What is scored by what, in the lists of an index or of several.
+/// What is scored, and by what, in the lists of one index or several.
 pub(super) struct Lists<'a> {
     pub(super) parts: &'a [Part<'a>],
     pub(super) centroids: &'a Centroids,
-    /// By place.
+    /// The allowed vectors, by place.
     pub(super) allowed: Allowed,
     pub(super) reach: Reach,
-    /// Of each query how many lists it goes through, in the place of `reach`.
+    /// The number of lists that each query searches, overriding `reach`.
     pub(super) ends: Option<&'a [usize]>,
     pub(super) scored: Scored,
     pub(super) isa: Isa,
 }
 
 impl Lists<'_> {
-    /// Queries whose products with all centroids are held at once, of at most `batch`.
+    /// The number of queries, at most `batch`, whose products with all centroids are held at once.
     pub(super) fn batch(&self, batch: usize) -> usize {
         batch.min(MOST_BASES / self.centroids.n_lists()).max(1)
     }
 
-    /// What each query may find, the first of them being row `first` of all.
+    /// What each query may find, for a batch whose first query is row `first`.
     pub(super) fn each(&self, first: usize) -> Each<'_> {
         self.allowed.each(first)
     }
 
-    /// The lists that queries go through for the `k` best, as segments, and which of them each query goes through; `inputs`
-    /// are what products are computed of, and `first` is the row of the first.
+    /// The lists that queries search for the `k` best, as segments, and which of them each query searches; products are
+    /// computed from `inputs`, and `first` is the row of the first query.
     pub(super) fn probes<'b>(
         &'b self,
         inputs: ArrayView2<'_, f32>,
@@ -133,10 +133,10 @@ impl Lists<'_> {
             n => (0..n).into_par_iter().map(choose).collect(),
         };
 
-        // A segment for each list of a part's generation that any query goes through.
+        // One segment per list and generation of a part that any query searches.
         let mut is_chosen = vec![false; self.centroids.n_lists()];
         chosen.iter().flatten().for_each(|&list| is_chosen[list as usize] = true);
-        // Where the segments of each list begin, and those of the next; nothing for lists that no query goes through.
+        // The range of the segments of each list; empty for lists that no query searches.
         let (mut segments, mut starts) = (Vec::new(), Vec::with_capacity(is_chosen.len() + 1));
         for (list, is_chosen) in is_chosen.into_iter().enumerate() {
             starts.push(segments.len());
@@ -164,7 +164,7 @@ impl Lists<'_> {
         Ok((segments, probes))
     }
 
-    /// The lists that a query goes through, ascending: `end` of them, or as many as it takes.
+    /// The lists that a query searches, ascending: `end` of them, or as many as it takes.
     fn chosen(
         &self,
         query: usize,
@@ -198,7 +198,7 @@ impl Lists<'_> {
         chosen
     }
 
-    /// A key for each list, which ascend from the one that is best for a query; ties to the lower list.
+    /// A key for each list, such that keys ascend from the best list for a query; ties go to the lower list.
     fn ranks(&self, query: usize, norm: f32, bases: &Tables) -> Vec<i64> {
         let n_lists = self.centroids.n_lists();
         let bases = &bases.entries(query)[..n_lists];
@@ -222,11 +222,11 @@ impl Lists<'_> {
         }
     }
 
-    /// How many vectors of a list a query may find, or k if there are more.
+    /// The number of vectors in a list that a query may find, at most k.
     fn n_allowed(&self, list: u32, query: usize, (k, each): (usize, Each<'_>)) -> usize {
         let (mut found, bits) = (0, self.allowed.bits());
         for part in self.parts {
-            // Places of all parts are counted through, as their positions are.
+            // Places are numbered through all parts, as positions are.
             let ahead = part.first;
             for places in part.partition().places(list as usize) {
                 let places = places.start + ahead..places.end + ahead;
@@ -253,7 +253,7 @@ impl Lists<'_> {
         found
     }
 
-    /// How many vectors each query may find in the best list for it, the second, and so on: (nq, n_lists).
+    /// The number of vectors that each query may find in its best list, the second best, and so on: (nq, n_lists).
     pub(super) fn counts(&self, inputs: ArrayView2<'_, f32>, first: usize) -> Result<Array2<u32>> {
         let (frame, each) = (&self.parts[0].index.frame, self.each(first));
         let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
@@ -293,7 +293,7 @@ impl Lists<'_> {
             codes,
             adjust,
             allowed: self.allowed.bits().map(|bits| &bits[words + blocks.start..words + blocks.end]),
-            // By which sets of a query name it.
+            // The number by which the sets of a query identify it.
             first: (part.first + first) as u64,
             within: (places.start - first, places.end - first),
             positions: Some(&part.partition().positions()[all]),
@@ -303,7 +303,7 @@ impl Lists<'_> {
     }
 }
 
-/// How many of some bits are set.
+/// The number of bits that are set in a range.
 fn count(words: &[u64], bits: Range<usize>) -> usize {
     let below = |bit: usize| (1u64 << (bit % BLOCK)) - 1;
     let (first, last) = (bits.start / BLOCK, bits.end / BLOCK);

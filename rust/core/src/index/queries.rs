@@ -1,4 +1,4 @@
-//! Queries, before they are searched for.
+//! Preparing queries for a search.
 
 use crate::error::{Error, Result, argument};
 use ndarray::{ArrayView1, CowArray, Ix2};
@@ -6,16 +6,16 @@ use ndarray::{ArrayView1, CowArray, Ix2};
 /// Queries whose tables are held at once: 8 MB for M = 8.
 pub(super) const BATCH: usize = 1024;
 
-/// What a scan looks for the largest of.
+/// The quantity that a scan looks for the largest values of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scored {
-    /// The metric's score of x̄.
+    /// The score of x̄ under the metric.
     Approximation,
     /// ⟨q, x̄⟩ + ‖x − x̄‖.
     Bound,
 }
 
-/// A query whose inner products f32 cannot hold.
+/// The error of a query whose inner products f32 cannot hold.
 pub(super) fn beyond(row: usize) -> Error {
     argument!(
         "Q",

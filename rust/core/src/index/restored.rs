@@ -1,4 +1,4 @@
-//! An index of what a file keeps of it, checked.
+//! Rebuilding an index from what a file holds of it, with checks.
 
 use super::column::{Run, former};
 use super::ids::Ids;
@@ -10,28 +10,29 @@ use crate::error::{Result, invalid};
 use crate::model::Model;
 use crate::scan::{Edges, Levels};
 
-/// What files keep of an index beside its model and settings.
+/// What files hold of an index besides its model and settings.
 pub(crate) struct Parts {
     pub(crate) packed: Store,
-    /// Of scales; or what stood for intervals in earlier versions.
+    /// Levels of scales; or the levels that earlier versions used instead of intervals.
     pub(crate) levels: Option<Box<Levels>>,
     /// Where runs of intervals begin, and their edges.
     pub(crate) runs: Vec<(usize, Box<Edges>)>,
     pub(crate) numbers: Vec<f32>,
-    pub(crate) is_centred: bool,
+    pub(crate) is_centered: bool,
     pub(crate) ids: Option<Vec<i64>>,
-    /// What older files lack.
+    /// The next id; missing in older files.
     pub(crate) next_id: Option<u64>,
     pub(crate) order: Option<Order>,
-    /// Of a model with centroids.
+    /// The partition, for a model with centroids.
     pub(crate) partition: Option<Partition>,
     pub(crate) keys: Option<Keys>,
 }
 
 impl Index {
     pub(crate) fn from_parts(model: Model, settings: Settings, parts: Parts) -> Result<Self> {
-        let Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys } = parts;
-        let mut index = Self::framed(model, settings, is_centred)?;
+        let Parts { packed, levels, runs, numbers, is_centered, ids, next_id, order, partition, keys } =
+            parts;
+        let mut index = Self::framed(model, settings, is_centered)?;
         let n = packed.len();
         if packed.n_columns() != index.packed.n_columns() {
             let (have, want) = (packed.n_columns(), index.packed.n_columns());
@@ -59,7 +60,7 @@ impl Index {
             }
             (Side::InverseNorm | Side::SquaredNorm { .. } | Side::ResidualNorm, None) if !runs.is_empty() => {
                 let runs = runs.into_iter().map(|(first, edges)| Run::stored(first, edges));
-                // A single run of lists holds all that there are.
+                // With lists, a single run holds all vectors there are.
                 let runs = runs.map(|run| if partition.is_some() { run.for_all(n) } else { run });
                 Some(Column::Runs(runs.collect()))
             }
@@ -83,7 +84,7 @@ impl Index {
             return Err(invalid!("levels or norms do not fit the settings"));
         }
         checked::numbers(index.side, &numbers)?;
-        // Mapped codes are not gone through: any byte is safe to look up, beyond K it counts as codeword 0.
+        // Mapped codes are not checked here: any byte is safe to look up, and a code beyond K counts as codeword 0.
         if let Store::Owned(codes) = &packed {
             index.check_packed(codes.view())?;
             if !numbers.is_empty() {
@@ -92,7 +93,7 @@ impl Index {
         }
         index.ids = Ids::restored(n, ids, next_id, order, keys)?;
         index.largest = numbers.iter().copied().fold(0.0, f32::max);
-        // Older files have a byte for each code; mapped ones are scanned as they are until they change.
+        // Older files use one byte per code; mapped ones are scanned in that layout until they change.
         let packed = match packed {
             Store::Owned(codes) if codes.layout() != layout => {
                 Store::Owned(PackedCodes::relaid(codes.view(), layout)?)

@@ -20,25 +20,25 @@ use ndarray::ArrayView2;
 /// Scales that change nothing.
 const ONES: Levels = [1.0; 256];
 
-/// What is above a score.
+/// The vectors that score at least a floor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Above {
     /// The results of query i are `starts[i]..starts[i + 1]`.
     pub starts: Vec<usize>,
-    /// Of all queries; best first, of equal scores the vector that was added first.
+    /// The ids for all queries, best first for each; ties in the order of adding.
     pub ids: Vec<i64>,
     /// Their scores.
     pub scores: Vec<f32>,
 }
 
 impl Index {
-    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions. `allowed`, if given, says
-    /// which may be found: see [`allow_ids`](Self::allow_ids) and [`allow_each`](Self::allow_each). An index with lists goes
-    /// through those of [`Reach::DEFAULT`](super::Reach::DEFAULT).
+    /// The `k` best vectors for each query (nq, d): scores, and ids in place of positions. `allowed`, if given,
+    /// restricts which may be found: see [`allow_ids`](Self::allow_ids) and [`allow_each`](Self::allow_each). An index
+    /// with lists searches as many of them as [`Reach::DEFAULT`](super::Reach::DEFAULT) says.
     ///
     /// # Errors
-    /// Another d, a query that is not finite, what was allowed for another index or fewer queries, more results than can
-    /// be held, or a cancelling monitor.
+    /// A different d, a query that is not finite, a restriction made for another index or fewer queries, more results
+    /// than can be held, or the monitor cancels.
     pub fn search(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -49,10 +49,10 @@ impl Index {
         self.search_within(queries, k, allowed.into(), monitor)
     }
 
-    /// As [`search`](Self::search), through so many lists as `within` says, where the index has lists.
+    /// Like [`search`](Self::search), but searches as many lists as `within` says, if the index has lists.
     ///
     /// # Errors
-    /// Those of [`search`](Self::search).
+    /// The errors of [`search`](Self::search).
     pub fn search_within(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -65,12 +65,13 @@ impl Index {
         Ok(hits)
     }
 
-    /// Like [`search`](Self::search), but of the `n_candidates` best by code those `k` that are best by exact scores with
-    /// `vectors`, whose rows are in the order of adding. Where this is not known, see [`candidates`](Self::candidates).
+    /// Like [`search`](Self::search), but returns, of the `n_candidates` best by code, the `k` with the best exact
+    /// scores for `vectors`, whose rows must be in the order of adding. If the order is not known, see
+    /// [`candidates`](Self::candidates).
     ///
     /// # Errors
-    /// Those of [`search`](Self::search); other than [`len`](Self::len) vectors, or of another d; or vectors were added
-    /// after others were removed, so that the rows may be in another order.
+    /// The errors of [`search`](Self::search); the number of vectors differs from [`len`](Self::len), or they have a
+    /// different d; or vectors were added after others were removed, so the rows may be in a different order.
     pub fn search_rerank(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -82,10 +83,10 @@ impl Index {
         self.search_rerank_within(queries, k, vectors, allowed.into(), monitor)
     }
 
-    /// As [`search_rerank`](Self::search_rerank), through so many lists as `within` says.
+    /// Like [`search_rerank`](Self::search_rerank), but searches as many lists as `within` says.
     ///
     /// # Errors
-    /// Those of [`search_rerank`](Self::search_rerank).
+    /// The errors of [`search_rerank`](Self::search_rerank).
     pub fn search_rerank_within(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -103,7 +104,7 @@ impl Index {
         Ok(hits)
     }
 
-    /// Refuses vectors that cannot be those of the index in its order, or may not be.
+    /// Rejects vectors that cannot be those of the index in its order, or that may not be.
     pub(super) fn check_rerank(&self, vectors: &dyn Vectors) -> Result<()> {
         if self.order() == Order::Mixed {
             return Err(argument!(
@@ -134,7 +135,7 @@ impl Index {
         Whole::new(&[self.alone()], within).search(queries, k, monitor)
     }
 
-    /// As [`search_positions`](Self::search_positions), in any order.
+    /// Like [`search_positions`](Self::search_positions), in any order.
     pub(super) fn search_some(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -145,12 +146,12 @@ impl Index {
         Whole::new(&[self.alone()], within).search_some(queries, k, monitor)
     }
 
-    /// As all that a search goes through.
+    /// This index as the only part of a search.
     pub(super) fn alone(&self) -> Part<'_> {
         Part { index: self, first: 0 }
     }
 
-    /// All vectors that score at least `floor`, a number for each query; finite ones.
+    /// All vectors that score at least the `floor` of a query, one finite number per query.
     ///
     /// ```
     /// use compcodes::{Codebooks, Index, Model, Selection};
@@ -165,8 +166,8 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// Those of [`search`](Self::search), or another number of floors, one that is not finite, or more results than can
-    /// be held.
+    /// The errors of [`search`](Self::search), or a different number of floors, one that is not finite, or more results
+    /// than can be held.
     pub fn search_above(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -174,7 +175,7 @@ impl Index {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Above> {
-        // All that score so much are in any list.
+        // Vectors that score at least a floor may be in any list.
         let within = Within { allowed, reach: Reach::All };
         let parts = [self.alone()];
         let (starts, positions, scores) = Whole::new(&parts, within).above(queries, floors, monitor)?;
@@ -182,7 +183,7 @@ impl Index {
         Ok(Above { starts, ids, scores })
     }
 
-    /// Refuses queries whose products with codewords are beyond f32: an infinity less another is no score.
+    /// Rejects queries whose products with codewords are beyond f32: the difference of two infinities is no score.
     pub(super) fn check_products(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -229,7 +230,7 @@ impl Index {
         runs.iter().enumerate().map(segment).collect()
     }
 
-    /// What changes the scores of some vectors of a run, whose numbers are `exact` if they are kept.
+    /// The adjustment of the scores of some vectors of a run; `exact` are their numbers, if they are kept.
     pub(super) fn adjust_of<'a>(
         &self,
         column: &'a Column,
@@ -240,7 +241,7 @@ impl Index {
     ) -> Adjust<'a> {
         let edges = match (column, self.side, scored) {
             (Column::Levels(levels), ..) => return Adjust::Scale(levels),
-            // Residuals are no part of a score.
+            // Residuals do not affect a score.
             (_, Side::ResidualNorm, Scored::Approximation) => return Adjust::Scale(&ONES),
             (Column::Runs(runs), ..) => &*runs[run].edges,
         };
@@ -250,7 +251,7 @@ impl Index {
         }
     }
 
-    /// Puts ids in the place of positions; −1 stays.
+    /// Replaces positions with ids; −1 stays.
     pub(super) fn name(&self, hits: &mut Hits) {
         if self.ids.given().is_some() {
             hits.positions.iter_mut().filter(|p| **p >= 0).for_each(|p| *p = self.ids.at(*p as usize));

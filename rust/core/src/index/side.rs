@@ -1,21 +1,21 @@
-//! The number that an index keeps of each vector beside its code, if it keeps one: what it is, and what it is for.
+//! The number that an index keeps for each vector alongside its code, if any: what it is, and what it is used for.
 //!
 //! | side | number | kept | is |
 //! |---|---|---|---|
 //! | none | | | for inner products |
 //! | scale | ‖x‖² / ⟨x, x̄⟩ | a level in a byte | multiplied with the inner product |
 //! | inverse norm | 1 / ‖x̄‖ | an interval in a byte | what bounds a cosine |
-//! | squared norm | −½‖x̄ − c‖² | an interval in a byte, and in f32 with exact norms | what bounds a distance; c is the frame's centre |
+//! | squared norm | −½‖x̄ − c‖² | an interval in a byte, and in f32 with exact norms | what bounds a distance; c is the frame's center |
 //! | residual norm | ‖x − x̄‖ | an interval in a byte, and in f32 | what bounds an exact inner product |
 //!
 //! Norms follow from the codes. Cosines and distances are scored exactly, by [`measure`](super::measure), for the few
-//! vectors that the bounds leave over.
+//! vectors that the bounds do not exclude.
 
 use super::settings::Settings;
 use crate::error::{Result, argument};
 use crate::vectors::metric::Metric;
 
-/// What is kept of each vector beside its code.
+/// What is kept for each vector alongside its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     None,
@@ -27,7 +27,7 @@ pub(super) enum Side {
 
 impl Side {
     /// # Errors
-    /// Settings that do not fit each other.
+    /// The settings contradict each other.
     pub(super) fn of(settings: Settings) -> Result<Self> {
         let Settings { metric, scale, exact_norms, residuals } = settings;
         if scale && metric != Metric::InnerProduct {
@@ -45,12 +45,12 @@ impl Side {
         })
     }
 
-    /// Columns of bytes beside the codes.
+    /// Columns of bytes in addition to the codes.
     pub(super) fn n_columns(self) -> usize {
         usize::from(self != Side::None)
     }
 
-    /// Whether the numbers are kept in f32 too.
+    /// Whether the numbers are also kept in f32.
     pub(super) fn keeps_numbers(self) -> bool {
         matches!(self, Side::SquaredNorm { exact: true } | Side::ResidualNorm)
     }
@@ -60,7 +60,8 @@ impl Side {
         matches!(self, Side::InverseNorm | Side::SquaredNorm { .. })
     }
 
-    /// Refuses numbers given for `n` vectors that are not n finite ones or not asked for, and none where they are.
+    /// Rejects numbers for `n` vectors that are not n finite ones or that the side does not use, and missing numbers
+    /// that it requires.
     pub(super) fn check(self, n: usize, numbers: Option<&[f32]>) -> Result<()> {
         let name = if self == Side::Scale { "scales" } else { "residuals" };
         match (self, numbers) {
@@ -79,8 +80,8 @@ impl Side {
         }
     }
 
-    /// The numbers that were given for `n` vectors and [checked](Self::check), or those that stand for none; `None` where
-    /// they follow from the codes.
+    /// The numbers that were given for `n` vectors and [checked](Self::check), or the default numbers if none were;
+    /// `None` if they follow from the codes.
     pub(super) fn given(self, n: usize, numbers: Option<&[f32]>) -> Option<Vec<f32>> {
         match (self, numbers) {
             (_, Some(numbers)) => Some(numbers.to_vec()),

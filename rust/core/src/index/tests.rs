@@ -55,7 +55,7 @@ fn scores_are_those_of_the_decoded_vectors() {
         for exact_norms in [true, false] {
             let settings = Settings { metric, scale: false, exact_norms, residuals: false };
             let mut index = Index::with(model(), settings).unwrap();
-            // In pieces, the later with norms beyond the first ones.
+            // In pieces, the later ones with norms beyond those of the first.
             for piece in codes(300).axis_chunks_iter(Axis(0), 7) {
                 index.add_codes(piece, None, None, &()).unwrap();
             }

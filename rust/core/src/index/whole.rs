@@ -1,7 +1,8 @@
-//! What a search goes through: an index, or several of one model as if they were one.
+//! What a search covers: an index, or several indexes of one model as if they were one.
 //!
 //! All parts share the tables, the choice of lists, the floor and the top-k of a query. So the results are those of one
-//! index that holds the vectors of all parts in their order, to the last bit, of equal scores the earlier vector first.
+//! index that holds the vectors of all parts in their order, to the last bit; among equal scores the earlier vector
+//! comes first.
 
 use super::Index;
 use super::filter::Allowed;
@@ -20,19 +21,19 @@ use crate::vectors::metric::Metric;
 use ndarray::{ArrayView2, Axis, CowArray, s};
 use std::borrow::Cow;
 
-/// Queries of each thread whose tables are held at once where lists are searched, twice as many at least: each query
-/// is searched alone then, and its tables are still in a cache.
+/// Queries per thread whose tables are held at once when lists are searched, and in all at least twice this many: each
+/// query is then searched alone, while its tables are still in a cache.
 const BRIEF: usize = 64;
 
-/// Parts in the order of their positions, at least one, and what of them a search may find.
+/// Parts in the order of their positions, at least one, and what a search may find in them.
 pub(super) struct Whole<'a> {
     pub(super) parts: &'a [Part<'a>],
-    /// What all queries may find, a bit for each position.
+    /// What all queries may find, one bit per position.
     pub(super) bits: Option<Cow<'a, [u64]>>,
-    /// What each of them may find beside that.
+    /// Additional restrictions of each query.
     pub(super) allowed: Option<&'a Allowed>,
     pub(super) reach: Reach,
-    /// Of each query how many lists it goes through, no matter how many vectors these hold; in the place of `reach`.
+    /// The number of lists that each query searches, however few vectors they hold; overrides `reach`.
     pub(super) ends: Option<&'a [usize]>,
 }
 
@@ -78,7 +79,7 @@ impl<'a> Whole<'a> {
         Self { parts, bits: allowed.and_then(Allowed::bits).map(Cow::from), allowed, reach, ends: None }
     }
 
-    /// The part that says what all share.
+    /// The part that represents what all share.
     pub(super) fn one(&self) -> &'a Index {
         self.parts[0].index
     }
@@ -88,7 +89,7 @@ impl<'a> Whole<'a> {
         self.parts.iter().map(|part| part.index.len()).sum()
     }
 
-    /// The best by score, all of which must be finite.
+    /// The best by score; all scores must be finite.
     pub(super) fn search(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -98,7 +99,7 @@ impl<'a> Whole<'a> {
         self.finite(self.scan(queries, k, Scored::Approximation, monitor)?)
     }
 
-    /// As [`search`](Self::search), in any order.
+    /// Like [`search`](Self::search), in any order.
     pub(super) fn search_some(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -108,7 +109,7 @@ impl<'a> Whole<'a> {
         self.finite(self.scan_ordered(queries, (k, false), Scored::Approximation, monitor)?)
     }
 
-    /// Refuses scores that f32 cannot hold.
+    /// Rejects scores that f32 cannot hold.
     fn finite(&self, hits: Hits) -> Result<Hits> {
         let is_beyond = |(&position, &score): (&i64, &f32)| position >= 0 && !score.is_finite();
         let rows = hits.positions.outer_iter().zip(hits.scores.outer_iter());
@@ -121,7 +122,7 @@ impl<'a> Whole<'a> {
         }
     }
 
-    /// The `k` best by what is `scored`, [`BATCH`] queries at a time.
+    /// The `k` best by `scored`, [`BATCH`] queries at a time.
     pub(super) fn scan(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -132,7 +133,7 @@ impl<'a> Whole<'a> {
         self.scan_ordered(queries, (k, true), scored, monitor)
     }
 
-    /// As [`scan`](Self::scan); unless `is_sorted`, the k best may come in any order.
+    /// Like [`scan`](Self::scan); unless `is_sorted`, the k best may come in any order.
     fn scan_ordered(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -153,7 +154,7 @@ impl<'a> Whole<'a> {
         Ok(hits)
     }
 
-    /// The `k` that are best by exact scores of the `n_candidates` best by code, each of which names a row of the reranker.
+    /// The `k` best by exact score among the `n_candidates` best by code, each of which names a row of the reranker.
     pub(super) fn search_reranked(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -161,7 +162,7 @@ impl<'a> Whole<'a> {
         reranker: &Reranker<'_>,
         monitor: &dyn Monitor,
     ) -> Result<Hits> {
-        // Refused as a search for as many results is, though they are never held at once.
+        // Rejected just as a search for that many results is, though they are never held at once.
         Hits::count(queries.nrows(), n_candidates, self.len())?;
         let mut hits = Hits::none(queries.nrows(), k, n_candidates)?;
         let is_euclidean = self.one().settings.metric == Metric::Euclidean;
@@ -176,7 +177,7 @@ impl<'a> Whole<'a> {
         Ok(hits)
     }
 
-    /// All that score at least `floors`, a number for each query: where the results of each query begin, and their
+    /// All vectors that score at least `floors`, one number per query: where the results of each query begin, and their
     /// positions and scores, best first.
     pub(super) fn above(
         &self,
@@ -218,7 +219,8 @@ impl<'a> Whole<'a> {
         Ok((starts, positions, scores))
     }
 
-    /// Makes the tables of [`BATCH`] queries at a time, and has `each` scan for them; it is told the first of them.
+    /// Computes the tables of [`BATCH`] queries at a time, and calls `each`, with the number of the first query, to
+    /// scan for them.
     fn scan_batches(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -274,7 +276,7 @@ impl<'a> Whole<'a> {
         self.parts.iter().flat_map(of).collect()
     }
 
-    /// Of parts with lists.
+    /// The lists of parts that have lists.
     pub(super) fn lists(&self, scored: Scored, isa: Isa) -> Lists<'_> {
         let centroids = self.one().model.centroids.as_ref().expect("a model with lists");
         let all = Allowed::default();
@@ -283,7 +285,7 @@ impl<'a> Whole<'a> {
         Lists { parts: self.parts, centroids, allowed, reach: self.reach, ends: self.ends, scored, isa }
     }
 
-    /// As [`scan_batches`](Self::scan_batches), through lists.
+    /// Like [`scan_batches`](Self::scan_batches), through lists.
     fn scan_lists(
         &self,
         lists: &Lists<'_>,

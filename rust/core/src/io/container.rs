@@ -1,5 +1,5 @@
-//! The container: a safetensors file with a checksum for each tensor and one for the header. Its layout is told in
-//! docs/file-format.md.
+//! The container: a safetensors file with a checksum for each tensor and one for the header. docs/file-format.md
+//! describes its layout.
 
 use super::entries::Entries;
 use super::v1;
@@ -14,18 +14,18 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// The newest version: this code reads it and older ones.
+/// The newest version: this code reads it and all older ones.
 pub const VERSION: u64 = 3;
-/// The version of files that hold nothing of [`SINCE_3`], so that earlier releases read them.
+/// The version of files without any entry or tensor of [`SINCE_3`], so that earlier releases can read them.
 const PLAIN: u64 = 2;
-/// Entries and tensors that make a file of version 3.
+/// The entries and tensors that require version 3.
 const SINCE_3: [&str; 4] = ["keys", "nibbles", "centroids", "groups"];
 
-/// The longest header, as the safetensors library has it.
+/// The longest header that the safetensors library accepts.
 const MAX_HEADER: u64 = 100_000_000;
 /// Bytes read or written at once.
 const PIECE: usize = 1 << 20;
-/// Where checksums of tensors are in the metadata.
+/// The prefix of metadata entries with the checksums of tensors.
 const CRC: &str = "crc32.";
 
 /// The numbers of a tensor.
@@ -34,7 +34,7 @@ pub(super) enum Numbers<'a> {
     Floats(Cow<'a, [f32]>),
     Words(&'a [u32]),
     Integers(Cow<'a, [i64]>),
-    /// Integers too, of eight bytes in the file.
+    /// Integers as well, stored with eight bytes each.
     Short(&'a [u32]),
 }
 
@@ -88,7 +88,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The bytes as a file has them, a piece at a time.
+    /// The bytes as stored in a file, a piece at a time.
     fn pieces(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         match self {
             Self::Bytes(values) => values.chunks(PIECE).try_for_each(each),
@@ -113,7 +113,7 @@ pub(super) struct Tensor<'a> {
     pub(super) name: &'static str,
     pub(super) shape: Vec<usize>,
     pub(super) numbers: Numbers<'a>,
-    /// The checksum that it must have: that of the mapped file it comes from.
+    /// The checksum that it must have, if it comes from a mapped file.
     pub(super) want: Option<u32>,
 }
 
@@ -123,17 +123,17 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// A file to be: its header, checksums included, and its tensors.
+/// The content of a new file: its header, including checksums, and its tensors.
 pub(super) struct Content<'a> {
     header: Vec<u8>,
     tensors: Vec<Tensor<'a>>,
 }
 
 impl<'a> Content<'a> {
-    /// The checksums of the tensors, the version and the checksum of the header join the entries.
+    /// Adds the checksums of the tensors, the version and the checksum of the header to the entries.
     ///
     /// # Errors
-    /// A tensor has not the checksum that it must have, or a cancelling monitor.
+    /// The checksum of a tensor is not the required one, or the monitor cancels.
     pub(super) fn new(mut entries: Entries, tensors: Vec<Tensor<'a>>, monitor: &dyn Monitor) -> Result<Self> {
         for tensor in &tensors {
             let mut hasher = crc32fast::Hasher::new();
@@ -161,7 +161,8 @@ impl<'a> Content<'a> {
             header.insert((*name).to_owned(), info);
         }
         let mut text = Value::Object(header).to_string().into_bytes();
-        // Spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as whole cache lines.
+        // Padded with spaces, so that the tensors begin at a multiple of 64 bytes: codes are mapped into memory as
+        // whole cache lines.
         text.resize((text.len() + 8).next_multiple_of(64) - 8, b' ');
         Ok(Self { header: [&(text.len() as u64).to_le_bytes(), &text[..]].concat(), tensors })
     }
@@ -170,7 +171,7 @@ impl<'a> Content<'a> {
         self.header.len() + self.tensors.iter().map(|tensor| tensor.numbers.n_bytes()).sum::<usize>()
     }
 
-    /// Writes all of it; `path` is for errors.
+    /// Writes everything; `path` is used in errors.
     pub(super) fn write(&self, path: &Path, out: &mut dyn Write, monitor: &dyn Monitor) -> Result<()> {
         let failed = |source| Error::Io { path: path.to_owned(), source };
         let total = self.n_bytes() as u64;
@@ -185,7 +186,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Of all that the header says: a line for each entry but the checksum itself, and one for each tensor, by name.
+/// The checksum of everything in the header: one line per entry except the checksum itself, and one per tensor, by
+/// name.
 fn checksum<'a>(entries: &Entries, tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize])>) -> u32 {
     let entries = entries.iter().filter(|(name, _)| *name != "checksum");
     let entries: String = entries.map(|(name, text)| format!("{name}={text}\n")).collect();
@@ -199,12 +201,12 @@ fn checksum<'a>(entries: &Entries, tensors: impl Iterator<Item = (&'a str, Dtype
     crc32fast::hash((entries + &lines.concat()).as_bytes())
 }
 
-/// What a file is read from.
+/// A source that a file is read from.
 pub(super) trait Source: Read + Seek {}
 impl<T: Read + Seek> Source for T {}
 
-/// A file whose header is checked. Its tensors are read when they are asked for, from the file and not from a map of it:
-/// whoever writes the file in place meanwhile makes them an error, not a crash.
+/// A file whose header is checked. Its tensors are read on demand, from the file and not from a mapping: if someone
+/// writes the file in place in the meantime, the result is an error, not a crash.
 pub(super) struct Reader<'a> {
     path: &'a Path,
     source: RefCell<Box<dyn Source + 'a>>,
@@ -277,7 +279,7 @@ impl<'a> Reader<'a> {
         self.version
     }
 
-    /// An error of this file.
+    /// An error about this file.
     pub(super) fn error(&self, reason: impl Display) -> Error {
         Error::Format { path: self.path.to_owned(), reason: reason.to_string() }
     }
@@ -286,7 +288,7 @@ impl<'a> Reader<'a> {
         Error::Io { path: self.path.to_owned(), source }
     }
 
-    /// What is wrong with an argument that comes from this file is wrong with the file.
+    /// Turns an error about an argument that comes from this file into an error about the file.
     pub(super) fn blame<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| match e {
             Error::Invalid(_) | Error::Argument { .. } => self.error(e),
@@ -305,24 +307,24 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.error(format!("the metadata lack {name}")))
     }
 
-    /// An entry as a number, or as true or false.
+    /// An entry as a number or a boolean.
     pub(super) fn value<T: FromStr>(&self, name: &str) -> Result<T> {
         let text = self.text(name)?;
         text.parse()
             .map_err(|_| self.error(format!("{name} is {text:?}: want a {}", std::any::type_name::<T>())))
     }
 
-    /// Like [`value`](Self::value), if there is such an entry.
+    /// Like [`value`](Self::value), but `None` if there is no such entry.
     pub(super) fn optional<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
         if self.has(name) { self.value(name).map(Some) } else { Ok(None) }
     }
 
-    /// An entry as what has that name.
+    /// An entry as the value with that name.
     pub(super) fn named<T: FromStr<Err = Error>>(&self, name: &str) -> Result<T> {
         self.blame(self.text(name)?.parse())
     }
 
-    /// The shape of a tensor, if there is one of that name, whose type is right.
+    /// The shape of a tensor, if a tensor of that name exists; its type must be right.
     pub(super) fn shape(&self, name: &str, dtype: Dtype) -> Result<Option<&[usize]>> {
         match self.metadata.info(name) {
             Some(info) if info.dtype != dtype => {
@@ -332,7 +334,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the bytes of a tensor are in the file.
+    /// The range of a tensor's bytes in the file.
     pub(super) fn range(&self, name: &str) -> Result<std::ops::Range<u64>> {
         let info = self.metadata.info(name).ok_or_else(|| self.error(format!("lacks {name}")))?;
         let (first, last) = info.data_offsets;
@@ -344,7 +346,7 @@ impl<'a> Reader<'a> {
         self.value(&format!("{CRC}{name}"))
     }
 
-    /// Fills `out` with the bytes of a tensor of that size, and checks them.
+    /// Fills `out` with the bytes of a tensor of that size, and verifies them.
     pub(super) fn fill(&self, name: &str, out: &mut [u8]) -> Result<()> {
         let mut first = 0;
         self.pieces(name, |piece| {
@@ -361,7 +363,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// Reads a tensor a piece at a time, of a multiple of 8 bytes but for the last, and then checks what was read.
+    /// Reads a tensor in pieces, each a multiple of 8 bytes except the last, and then verifies what was read.
     fn pieces(&self, name: &str, mut each: impl FnMut(&[u8])) -> Result<()> {
         let failed = |e: io::Error| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.error(format!("it ends within {name}: written meanwhile?")),
@@ -387,7 +389,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Shape and finite numbers of a tensor, if there is one of that name.
+    /// Shape and finite numbers of a tensor, if a tensor of that name exists.
     pub(super) fn floats(&self, name: &str) -> Result<Option<(&[usize], Vec<f32>)>> {
         let Some(shape) = self.shape(name, Dtype::F32)? else { return Ok(None) };
         let values = self.numbers(name, f32::from_le_bytes)?;
@@ -397,13 +399,13 @@ impl<'a> Reader<'a> {
         Err(self.error(format!("{name} holds NaN or an infinity")))
     }
 
-    /// Shape and integers of 32 bits of a tensor, if there is one of that name.
+    /// Shape and 32-bit integers of a tensor, if a tensor of that name exists.
     pub(super) fn words(&self, name: &str) -> Result<Option<(&[usize], Vec<u32>)>> {
         let Some(shape) = self.shape(name, Dtype::U32)? else { return Ok(None) };
         Ok(Some((shape, self.numbers(name, u32::from_le_bytes)?)))
     }
 
-    /// Shape and integers of a tensor, if there is one of that name.
+    /// Shape and integers of a tensor, if a tensor of that name exists.
     pub(super) fn integers(&self, name: &str) -> Result<Option<(&[usize], Vec<i64>)>> {
         let Some(shape) = self.shape(name, Dtype::I64)? else { return Ok(None) };
         Ok(Some((shape, self.numbers(name, i64::from_le_bytes)?)))

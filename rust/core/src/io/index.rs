@@ -1,4 +1,4 @@
-//! Indexes in files.
+//! Reading and writing indexes.
 #![allow(unsafe_code)] // to map files into memory
 
 use super::container::{Content, Numbers, Reader, Tensor};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 const N_EDGES: usize = 257;
 
 impl Index {
-    /// Writes the index with its model to `path`, replacing what is there.
+    /// Writes the index with its model to `path`, replacing any existing file.
     ///
     /// # Errors
     /// The file cannot be written; or the codes are mapped from a file that is damaged.
@@ -30,10 +30,10 @@ impl Index {
         self.save_heeding(path, &())
     }
 
-    /// Like [`save`](Self::save), but `monitor` may stop it: the old file, if there was one, then stays.
+    /// Like [`save`](Self::save), but `monitor` may stop it; an existing file is then kept.
     ///
     /// # Errors
-    /// Those of [`save`](Self::save), or a cancelling monitor.
+    /// The errors of [`save`](Self::save), or the monitor cancels.
     pub fn save_heeding(&self, path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<()> {
         let path = path.as_ref();
         let content = content(self, monitor)?;
@@ -51,20 +51,21 @@ impl Index {
     /// Like [`load`](Self::load), but `monitor` may stop it.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), or a cancelling monitor.
+    /// The errors of [`load`](Self::load), or the monitor cancels.
     pub fn load_heeding(path: impl AsRef<Path>, monitor: &dyn Monitor) -> Result<Self> {
         let path = path.as_ref();
         Reader::new(path, open(path)?, monitor)?.index(None)
     }
 
-    /// Like [`load`](Self::load), but leaves the codes in the file and maps it into memory: searching can begin at once,
-    /// and processes share the pages. The codes are verified, and copied, before they are changed or saved, not before.
+    /// Like [`load`](Self::load), but leaves the codes in the file and maps it into memory: searching can begin at
+    /// once, and processes share the pages. The codes are verified and copied only when they are first changed or
+    /// saved.
     ///
-    /// The file may be replaced meanwhile, as saving does it, but not written in place: searches would see other codes,
-    /// and a process that reads a page beyond the end of a file made shorter is killed (SIGBUS).
+    /// The file may be replaced in the meantime, as saving does, but must not be written in place: searches would see
+    /// the changed codes, and a process that reads a page beyond the end of a truncated file is killed (SIGBUS).
     ///
     /// # Errors
-    /// Those of [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn map(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = open(path)?;
@@ -72,10 +73,10 @@ impl Index {
         Reader::new(path, file, &())?.index(Some(&again))
     }
 
-    /// What [`save`](Self::save) writes.
+    /// The bytes that [`save`](Self::save) writes.
     ///
     /// # Errors
-    /// The codes are mapped from a file that is damaged, or a cancelling monitor.
+    /// The codes are mapped from a file that is damaged, or the monitor cancels.
     pub fn to_bytes(&self, monitor: &dyn Monitor) -> Result<Vec<u8>> {
         let content = content(self, monitor)?;
         let mut bytes = Vec::with_capacity(content.n_bytes());
@@ -83,10 +84,10 @@ impl Index {
         Ok(bytes)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    /// Reads bytes from [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// They are damaged, or something else; or a cancelling monitor.
+    /// The bytes are damaged, or something else; or the monitor cancels.
     pub fn from_bytes(bytes: &[u8], monitor: &dyn Monitor) -> Result<Self> {
         Reader::new(Path::new(BYTES), Cursor::new(bytes), monitor)?.index(None)
     }
@@ -102,7 +103,7 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
         ("scale", settings.scale.to_string()),
         ("exact_norms", settings.exact_norms.to_string()),
         ("residuals", settings.residuals.to_string()),
-        ("centred", index.is_centred().to_string()),
+        ("centred", index.is_centered().to_string()),
         ("next_id", index.next_id().to_string()),
         ("order", index.order().name().to_owned()),
     ] {
@@ -111,7 +112,8 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
     if codes.layout().n_nibbles() > 0 {
         entries.insert("nibbles".to_owned(), codes.layout().n_nibbles().to_string());
     }
-    // From the widest type to the narrowest but for the codes, whose size is a multiple of 64: all are aligned.
+    // Tensors are ordered from the widest type to the narrowest, except the codes, whose size is a multiple of 64: so
+    // all are aligned.
     let shape = [codes.n_blocks(), codes.n_lines(), BLOCK];
     let want = index.check_store()?;
     let mut tensors = vec![Tensor { want, ..Tensor::new("codes", &shape, Numbers::Bytes(codes.as_bytes())) }];
@@ -156,7 +158,7 @@ fn content<'a>(index: &'a Index, monitor: &dyn Monitor) -> Result<Content<'a>> {
 }
 
 impl Reader<'_> {
-    /// The index; its codes mapped from `file` if that is given.
+    /// The index, with its codes mapped from `file` if that is given.
     pub(super) fn index(&self, file: Option<&File>) -> Result<Index> {
         if self.text("kind")? != "index" {
             return Err(self.error("holds a model without codes, not an index"));
@@ -199,7 +201,7 @@ impl Reader<'_> {
         };
         let runs = self.runs()?;
         let numbers = self.of_each("biases", n, self.floats("biases")?)?.unwrap_or_default();
-        let is_centred = self.optional("centred")?.unwrap_or(false);
+        let is_centered = self.optional("centred")?.unwrap_or(false);
         let ids = self.of_each("ids", n, self.integers("ids")?)?;
         let next_id = self.optional("next_id")?;
         let order = match self.has("order") {
@@ -214,11 +216,12 @@ impl Reader<'_> {
             Some(centroids) => Some(self.partition(centroids.n_lists(), n)?),
         };
         let keys = self.keys(n)?;
-        let parts = Parts { packed, levels, runs, numbers, is_centred, ids, next_id, order, partition, keys };
+        let parts =
+            Parts { packed, levels, runs, numbers, is_centered, ids, next_id, order, partition, keys };
         self.blame(Index::from_parts(model, settings, parts))
     }
 
-    /// Where the vectors of each list are.
+    /// The partition of the vectors into lists.
     fn partition(&self, n_lists: usize, n: usize) -> Result<Partition> {
         let (Some((shape, starts)), Some(positions)) =
             (self.integers("lists")?, self.of_each("positions", n, self.words("positions")?)?)
@@ -263,11 +266,11 @@ impl Reader<'_> {
         };
         let firsts = self.of_each("runs", n, self.integers("runs")?)?.unwrap_or_else(|| vec![0; n]);
         let edges = edges.as_chunks::<N_EDGES>().0.iter().map(|&edges| Box::new(edges));
-        // What is negative lies beyond all vectors, and is refused as such.
+        // A negative number becomes one beyond all vectors, and is rejected as such.
         Ok(firsts.into_iter().map(|first| first as usize).zip(edges).collect())
     }
 
-    /// The numbers of a tensor that has one for each vector, or run.
+    /// The values of a tensor that has one per vector, or per run.
     fn of_each<T>(&self, name: &str, n: usize, found: Option<(&[usize], Vec<T>)>) -> Result<Option<Vec<T>>> {
         match found {
             Some((shape, _)) if shape != [n] => {
@@ -278,8 +281,8 @@ impl Reader<'_> {
     }
 
     fn map(&self, file: &File, n: usize, layout: Layout) -> Result<Mapped> {
-        // SAFETY: the bytes are only read, and any of them are valid codes. Whoever writes the file in place is warned in
-        // the documentation of `Index::map`.
+        // SAFETY: the bytes are only read, and any bytes are valid codes. The documentation of `Index::map` warns
+        // against writing the file in place.
         let map = unsafe { memmap2::Mmap::map(file) }.map_err(|source| self.io(source))?;
         let range = self.range("codes")?;
         let bytes = range.start as usize..range.end as usize;

@@ -1,7 +1,8 @@
 //! Files: models and indexes as safetensors, which other languages read and which can be memory-mapped.
 //!
-//! docs/file-format.md in the repository tells what is in them. A file is written to a new name and renamed, so that a
-//! reader meets the old one or the new one whole; a damaged one is an error. What a file holds can also be had as bytes.
+//! docs/file-format.md in the repository describes the contents. A file is written under a new name and renamed, so a
+//! reader sees either the complete old one or the complete new one; a damaged file is an error. The contents of a file
+//! are also available as bytes.
 
 mod container;
 mod entries;
@@ -16,12 +17,12 @@ use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Where bytes that are in no file come from, for errors.
+/// The path in errors about bytes that are in no file.
 const BYTES: &str = "<bytes>";
 
 fn open(path: &Path) -> Result<File> {
     let failed = |source| Error::Io { path: path.to_owned(), source };
-    // Asked before it is opened: to open a pipe waits for somebody to write.
+    // Checked before opening: opening a pipe would wait for somebody to write to it.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::Format {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! Models in files.
+//! Reading and writing models.
 
 use super::container::{Content, Reader, Tensor};
 use super::entries::Entries;
@@ -14,13 +14,13 @@ use serde_json::Value;
 use std::io::Cursor;
 use std::path::Path;
 
-/// The widest beam that a file may ask for: more would take memory without end.
+/// The widest beam that a file may specify: a wider one could take unlimited memory.
 const MAX_WIDTH: usize = 4096;
-/// The most rounds of local search that a file may ask for: more would take time without end.
+/// The most rounds of local search that a file may specify: more could take unlimited time.
 const MAX_ROUNDS: usize = 1_000_000;
 
 impl Model {
-    /// Writes the model to `path`, replacing what is there.
+    /// Writes the model to `path`, replacing any existing file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -30,7 +30,7 @@ impl Model {
         replace(path, |file| content.write(path, file, &()))
     }
 
-    /// Reads a model, also from an index.
+    /// Reads a model; an index file works too.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is something else.
@@ -39,10 +39,10 @@ impl Model {
         Reader::new(path, open(path)?, &())?.model()
     }
 
-    /// What [`save`](Self::save) writes.
+    /// The bytes that [`save`](Self::save) writes.
     ///
     /// # Errors
-    /// None are known.
+    /// None are known to occur.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let content = content(self)?;
         let mut bytes = Vec::with_capacity(content.n_bytes());
@@ -50,10 +50,10 @@ impl Model {
         Ok(bytes)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) made.
+    /// Reads bytes from [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// They are damaged, or something else.
+    /// The bytes are damaged, or something else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Reader::new(Path::new(BYTES), Cursor::new(bytes), &())?.model()
     }
@@ -243,7 +243,7 @@ impl Reader<'_> {
         Ok(Some(Array2::from_shape_vec((rows, columns), values).expect("shape and values agree")))
     }
 
-    /// Refuses what would not encode.
+    /// Rejects a recipe that could not encode.
     fn check(&self, recipe: &Recipe, codebooks: &Codebooks) -> Result<()> {
         let widths = 1..=MAX_WIDTH;
         match recipe.encoding {

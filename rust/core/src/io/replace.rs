@@ -1,19 +1,20 @@
-//! A file written whole or not at all.
+//! Writing a file completely or not at all.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes what `write` writes the content of the file at `path`: all of it or, after an error, nothing.
+/// Replaces the content of the file at `path` with what `write` writes: all of it or, after an error, nothing.
 ///
-/// It goes to a new file in the same folder, `.compcodes-….part` with random letters, that only its creator ever removes.
-/// So writers do not meet, not even those of two containers that share the folder and number their processes alike; a
-/// reader meets the old file or the new one; and what a killed process leaves is known by its name, is in nobody's way,
-/// and may be deleted once no process is writing. The content is on disk before it gets its name, and the name is, where
-/// the file system can tell, when this returns.
+/// The content goes to a new file in the same folder, `.compcodes-….part` with random letters, that only its creator
+/// ever removes. So writers do not collide, not even those of two containers that share the folder and number their
+/// processes alike; a reader sees the old file or the new one; and the remains of a killed process are recognisable by
+/// their name, are in nobody's way, and may be deleted once no process is writing. The content is on disk before it
+/// gets its name, and so is the name when this returns, if the file system can guarantee it.
 ///
-/// A link stays one, what is no file is not replaced by one, and who may read a file stays as it was.
+/// A link stays a link, anything that is not a regular file is not replaced by one, and the permissions of a file are
+/// preserved.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
     let failed = |source: io::Error| Error::Io { path: path.to_owned(), source };
     let target = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -25,7 +26,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) 
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Opened here, not by the library: its files can be read by their owner alone.
+    // Opened here, not by the library, whose files can be read by their owner alone.
     let mut file = tempfile::Builder::new()
         .prefix(".compcodes-")
         .suffix(".part")
@@ -38,7 +39,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) 
     write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(target).map_err(|error| failed(error.error))?;
-    // Some file systems cannot do this to a folder; the file is whole all the same.
+    // Some file systems cannot sync a folder; the file is complete all the same.
     #[cfg(unix)]
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
@@ -58,7 +59,7 @@ mod tests {
     fn what_others_left_is_in_nobodys_way_and_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.cc");
-        // As the first release named its files: by process and count.
+        // The naming scheme of the first release: process and count.
         for count in 0..100 {
             let name = format!(".compcodes-{}-{count}.part", std::process::id());
             fs::write(folder.path().join(name), b"of another process").unwrap();

@@ -79,7 +79,7 @@ fn a_file_cut_anywhere_or_with_any_byte_changed_is_an_error() {
         for flip in [0x01, 0x10] {
             let mut changed = bytes.clone();
             changed[at] ^= flip;
-            // Nothing but the kind of white space around the header may change unnoticed.
+            // Only the kind of white space around the header may change without being noticed.
             if let Ok(loaded) = Index::from_bytes(&changed, &()) {
                 assert_eq!(
                     (loaded.model(), loaded.settings()),
@@ -171,7 +171,7 @@ fn a_file_cut_or_written_while_it_is_read_is_an_error() {
     assert!(matches!(load(&other), Err(Error::Format { .. })));
 }
 
-/// A mapped index whose file has one byte of codes changed: `beyond` the codewords, or within them.
+/// A mapped index whose file has one byte of codes changed: to one `beyond` the codewords, or within them.
 fn damaged(path: &Path, settings: Settings, beyond: bool) -> Index {
     index(settings).save(path).unwrap();
     let mut bytes = fs::read(path).unwrap();
@@ -204,7 +204,7 @@ fn damaged_codes_are_found_before_they_are_changed_or_saved() {
     }
 }
 
-/// The bytes of a file with these tensors and entries, checksums and all.
+/// The bytes of a file with these tensors and entries, including valid checksums.
 fn forged(changed: &[(&str, &str)], replaced: &[(&'static str, Vec<usize>, Vec<f32>)]) -> Vec<u8> {
     let settings = Settings { metric: Metric::Euclidean, ..Settings::default() };
     let honest = index(settings);

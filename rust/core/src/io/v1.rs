@@ -1,5 +1,5 @@
-//! The first version of the format: all metadata in one JSON object, and how a model encodes among the parameters of the
-//! Python package.
+//! The first version of the format: all metadata is in one JSON object, and the encoding of a model is among the
+//! parameters of the Python package.
 
 use super::entries::Entries;
 use crate::codebooks::Codebooks;
@@ -24,7 +24,7 @@ pub(super) fn checksum<'a>(
     crc32fast::hash(json!([entries, tensors]).to_string().as_bytes())
 }
 
-/// The metadata, as later versions have them.
+/// The metadata in the form of later versions.
 pub(super) fn entries(object: &Value) -> Result<Entries> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut entries = Entries::new();
@@ -40,10 +40,9 @@ pub(super) fn entries(object: &Value) -> Result<Entries> {
     Ok(entries)
 }
 
-/// The recipe among the parameters of the Python package: "fitted_loss" with "eta", "encoder", "directions", "method",
-/// "fitted_metric".
-/// Rotated subspaces were not kept: their codebooks are searched like any others, greedily, which finds the same codes
-/// but for ties.
+/// The recipe, from the parameters of the Python package: "fitted_loss" with "eta", "encoder", "directions", "method",
+/// "fitted_metric". Rotated subspaces were not stored: their codebooks are searched like any others, greedily, which
+/// finds the same codes except for ties.
 pub(super) fn recipe(parameters: &mut Map<String, Value>, codebooks: &Codebooks) -> Result<Recipe> {
     let eta = parameters.get("fitted_loss").and_then(|loss| loss.get("eta")).and_then(Value::as_f64);
     let encoder = parameters.get("encoder").unwrap_or(&Value::Null);
@@ -61,7 +60,7 @@ pub(super) fn recipe(parameters: &mut Map<String, Value>, codebooks: &Codebooks)
     let structure = match method {
         Some("product") => {
             let (m, d) = (codebooks.n_codebooks(), codebooks.dim());
-            // What d leaves over when divided by M goes to the first ones.
+            // The remainder of d divided by M goes to the first subspaces.
             let sizes = (0..m).map(|i| d / m + usize::from(i < d % m)).collect();
             Structure::Subspaces(Subspaces::new(sizes, None)?)
         }

@@ -1,9 +1,9 @@
-//! Arithmetic on as many numbers of 32 bits as fit one register, for the matrix product and what is made of it.
+//! Arithmetic on as many 32-bit numbers as fit one register, for the matrix product and what is computed from it.
 //!
-//! A compiler makes vector instructions of the product's plain loops or does not, with the crate's own build settings or
-//! with those of a program that depends on it; where it did not, AVX2 took ten times as long. And loops over a few arrays
-//! became gathers from each of sixteen places, ten times as long too. Results are those of the portable form:
-//! `multiply_add` is rounded once, the others each.
+//! Whether a compiler vectorises the product's plain loops depends on the build settings, both the crate's own and
+//! those of programs that depend on it; when it did not, AVX2 took ten times as long. Loops over a few arrays also
+//! became gathers from sixteen places each, which again took ten times as long. Results are those of the portable form:
+//! `multiply_add` is rounded once, the other operations round each result.
 
 #![allow(unsafe_code)] // to call intrinsics
 
@@ -15,14 +15,14 @@ use half::slice::HalfFloatSliceExt;
 pub(crate) trait Floats {
     /// [`LANES`](Self::LANES) numbers.
     type F: Copy;
-    /// Numbers of a register.
+    /// Numbers per register.
     const LANES: usize;
 
-    /// The first numbers of `from`, which has as many.
+    /// Loads the first numbers of `from`, which must be long enough.
     fn load_floats(from: &[f32]) -> Self::F;
-    /// The first numbers of `from`, which has as many, of 16 bits: each keeps its value.
+    /// Loads the first numbers of `from`, which must be long enough, from 16 bits; values are preserved exactly.
     fn load_f16(from: &[f16]) -> Self::F;
-    /// Writes to the first numbers of `to`, which has as many.
+    /// Writes to the first numbers of `to`, which must be long enough.
     fn store_floats(v: Self::F, to: &mut [f32]);
     fn splat_float(value: f32) -> Self::F;
     /// a · b + c, rounded once.
@@ -30,7 +30,7 @@ pub(crate) trait Floats {
     fn add_floats(a: Self::F, b: Self::F) -> Self::F;
     fn subtract_floats(a: Self::F, b: Self::F) -> Self::F;
     fn multiply_floats(a: Self::F, b: Self::F) -> Self::F;
-    /// The numbers of `v` where those of `a` are less than those of `b`, and 0 elsewhere.
+    /// The elements of `v` where `a` is less than `b`, and 0 elsewhere.
     fn where_less(a: Self::F, b: Self::F, v: Self::F) -> Self::F;
 }
 
@@ -101,17 +101,18 @@ impl Floats for Portable {
     }
 }
 
-/// `a · b + c`, rounded once: what `f32::mul_add` returns, without a call where the processor has no such instruction.
+/// `a · b + c`, rounded once: the result of `f32::mul_add`, without a function call if the processor has no such
+/// instruction.
 ///
-/// In f64 the product is exact. Its sum with `c` is rounded to odd: where it is inexact, to the neighbour whose last bit
-/// is 1. No such number lies half-way between two f32, so that rounding it again is right (Boldo & Melquiond, *Emulation
-/// of FMA and correctly rounded sums*, 2008).
+/// In f64 the product is exact. Its sum with `c` is rounded to odd: if inexact, to the neighbour whose last bit is 1.
+/// No such number lies half-way between two f32, so rounding it again gives the right result (Boldo & Melquiond,
+/// *Emulation of FMA and correctly rounded sums*, 2008).
 #[inline(always)]
 fn fused(a: f32, b: f32, c: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
     let sum = product + c;
     let back = sum - product;
-    // What the sum was rounded by, exactly; NaN where the sum is not finite.
+    // The rounding error of the sum, exactly; NaN if the sum is not finite.
     let error = (product - (sum - back)) + (c - back);
     let bits = sum.to_bits();
     let even = u64::from((error > 0.0) | (error < 0.0)) & !bits;
@@ -128,8 +129,8 @@ mod x86 {
 
     macro_rules! floats {
         ($level:ty, $register:ty, $lanes:literal, $load:ident, ($load_half:ident, $widen:ident), $store:ident, $splat:ident, $multiply_add:ident, $add:ident, $subtract:ident, $multiply:ident, |$a:ident, $b:ident, $v:ident| $where_less:expr) => {
-            // SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the
-            // kernel; loads and stores are of slices seen to be long enough, at any alignment.
+            // SAFETY of all intrinsics below: `super::super::run` detected the instruction set before it entered the
+            // kernel; loads and stores access slices that were checked to be long enough, at any alignment.
             impl Floats for $level {
                 type F = $register;
                 const LANES: usize = $lanes;
@@ -233,7 +234,8 @@ mod tests {
         #[test]
         fn fused_rounds_once(a: f32, b: f32, c: f32, near in -40i32..40, bit in 0u32..24) {
             let near = 2f32.powi(near);
-            // Numbers of few bits meet the middle between two f32 often; those of any size overflow and underflow.
+            // Numbers with few significant bits often meet the middle between two f32; those of any size overflow and
+            // underflow.
             let few = |x: f32| f32::from_bits(x.to_bits() & (!0 << bit));
             let ordinary = |x: f32| f32::from_bits(x.to_bits() & 0x807F_FFFF | 0x3F80_0000);
             for (a, b, c) in [

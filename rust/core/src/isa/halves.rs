@@ -1,7 +1,7 @@
-//! Arithmetic on 16 numbers of 16 bits, half of what [`Words`](super::Words) takes: one register of AVX2.
+//! Arithmetic on 16 numbers of 16 bits, half the width of [`Words`](super::Words): one register of AVX2.
 //!
-//! For tables of 16 numbers, of which the least and its place are wanted again and again: a wider register would be half
-//! empty. As there, the portable form is the definition.
+//! For tables of 16 numbers whose minimum and its place are needed again and again: a wider register would be half
+//! empty. As in `Words`, the portable form is the definition.
 
 #![allow(unsafe_code)] // to call intrinsics
 
@@ -18,16 +18,16 @@ pub(crate) trait Halves {
     fn load_half(from: &[i16; HALF]) -> Self::H;
     fn store_half(v: Self::H, to: &mut [i16; HALF]);
     fn splat_half(value: i16) -> Self::H;
-    /// a + b, of sums that do not overflow.
+    /// a + b, for sums that do not overflow.
     fn add_half(a: Self::H, b: Self::H) -> Self::H;
-    /// a + b, kept within 16 bits.
+    /// a + b, saturating at 16 bits.
     fn add_saturating_half(a: Self::H, b: Self::H) -> Self::H;
     fn max_half(a: Self::H, b: Self::H) -> Self::H;
     /// ⌊a · b / 2¹⁶⌋.
     fn multiply_high_half(a: Self::H, b: Self::H) -> Self::H;
     /// ⌊a / 2ᵇ⌋, b < 16.
     fn shift_right_half(a: Self::H, by: u32) -> Self::H;
-    /// The least number and the first place where it is.
+    /// The least number and the first place where it occurs.
     fn least_half(v: Self::H) -> (i16, usize);
 }
 
@@ -91,7 +91,7 @@ impl Halves for Portable {
 
     #[inline(always)]
     fn least_half(v: Self::H) -> (i16, usize) {
-        // A number and its place as one: the lower place of equal numbers is the lesser.
+        // Number and place combined: among equal numbers the lower place is less.
         let mut least = i32::MAX;
         for (l, &value) in v.iter().enumerate() {
             least = least.min((i32::from(value) << 8) + l as i32);
@@ -108,8 +108,8 @@ mod x86 {
 
     macro_rules! halves {
         ($level:ty) => {
-            // SAFETY of all intrinsics below: `super::super::run` found AVX2, of which AVX-512 machines have all, before
-            // it entered the kernel; loads and stores take whole arrays, at any alignment.
+            // SAFETY of all intrinsics below: `super::super::run` detected AVX2, which every AVX-512 machine has too,
+            // before it entered the kernel; loads and stores access whole arrays, at any alignment.
             impl Halves for $level {
                 type H = __m256i;
 
@@ -165,12 +165,12 @@ mod x86 {
                 fn least_half(v: Self::H) -> (i16, usize) {
                     // SAFETY: as above.
                     unsafe {
-                        // The instruction is for numbers without sign, and gives the least number below its place.
+                        // The instruction works on unsigned numbers, and returns the least number below its place.
                         let v = _mm256_xor_si256(v, _mm256_set1_epi16(i16::MIN));
                         let of = |v| (_mm_cvtsi128_si32(_mm_minpos_epu16(v)) as u32).rotate_left(16);
                         let (low, high) =
                             (of(_mm256_castsi256_si128(v)), of(_mm256_extracti128_si256::<1>(v)));
-                        // No branch: it would be foretold wrongly every other time.
+                        // No branch: it would be mispredicted every other time.
                         let least = low.min(high + 8);
                         (((least >> 16) as i16) ^ i16::MIN, (least & 0xF) as usize)
                     }

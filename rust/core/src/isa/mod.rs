@@ -1,7 +1,7 @@
 //! Which instruction set the kernels use: detected once, or forced by `COMPCODES_ISA`.
 //!
-//! An algorithm is written once, as a [`Kernel`] of plain loops over arrays that fit registers; [`run`] compiles it
-//! for every instruction set and calls the one asked for. All that is unsafe about this stands in this file.
+//! An algorithm is written once, as a [`Kernel`] of plain loops over arrays that fit registers; [`run`] compiles it for
+//! every instruction set and calls the requested one. Everything unsafe about this is in this file.
 //!
 //! The choice changes no result: each level computes the same roundings in the same order (`tests/test_same_bits.py`).
 
@@ -22,7 +22,8 @@ pub(crate) use words::{WORDS, Words};
 pub enum Isa {
     /// Portable code: whatever the compilation target guarantees.
     Scalar,
-    /// NEON, which every 64-bit ARM has. Portable code is compiled for it already: only the scan has a kernel of its own.
+    /// NEON, which every 64-bit ARM has. Portable code is already compiled for it: only the scan has a kernel of its
+    /// own.
     Neon,
     /// AVX2, FMA and F16C.
     Avx2,
@@ -34,7 +35,7 @@ impl Isa {
     /// Every instruction set, slowest first.
     pub const ALL: [Isa; 4] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512];
 
-    /// Its name, as `COMPCODES_ISA` takes it.
+    /// Its name, as used by `COMPCODES_ISA`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,10 +71,10 @@ impl Isa {
         }
     }
 
-    /// The one in use: `COMPCODES_ISA` if it is set, else the best available. Read once a process.
+    /// The instruction set in use: `COMPCODES_ISA` if it is set, else the best available. Read once per process.
     ///
     /// # Errors
-    /// `COMPCODES_ISA` names none of [`Isa::ALL`], or one that this machine lacks.
+    /// `COMPCODES_ISA` is none of [`Isa::ALL`], or one that this machine lacks.
     pub fn current() -> Result<Isa> {
         static CURRENT: OnceLock<std::result::Result<Isa, String>> = OnceLock::new();
         CURRENT.get_or_init(Isa::choose).clone().map_err(|reason| invalid!("{reason}"))
@@ -98,17 +99,17 @@ impl Isa {
 /// Implementations mark `run`, and all that it calls in hot loops, `#[inline(always)]`: only code that is inlined
 /// into the caller below is compiled with the caller's instructions.
 pub(crate) trait Kernel {
-    /// What it returns.
+    /// The result.
     type Output;
-    /// Does the work with the instructions that `L` names.
+    /// Does the work with the instructions of `L`.
     fn run<L: Level>(self) -> Self::Output;
 }
 
 /// An [`Isa`] as a type, so that kernels choose their block sizes at compile time.
 pub(crate) trait Level: Words + Halves + Floats {
-    /// Which it is.
+    /// The instruction set.
     const ISA: Isa;
-    /// Whether `f32::mul_add` is one instruction here, and not a slow call; without, the same result is computed.
+    /// Whether `f32::mul_add` is one instruction here, and not a slow call; without it, the same result is computed.
     const FMA: bool;
 }
 
@@ -118,7 +119,7 @@ impl Level for Portable {
     const FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 }
 
-/// Runs `kernel` compiled for `isa`, or for the portable level where this machine lacks it.
+/// Runs `kernel` compiled for `isa`, or for the portable level if this machine lacks it.
 pub(crate) fn run<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if isa.is_available() {
@@ -161,13 +162,13 @@ mod x86 {
     }
 }
 
-/// Asks for `values` to be brought into the nearest cache; changes nothing else.
+/// Prefetches `values` into the nearest cache; has no other effect.
 #[inline(always)]
 pub(crate) fn prefetch<T>(values: &[T]) {
-    /// Bytes that a cache holds together.
+    /// Bytes per cache line.
     #[cfg(target_arch = "x86_64")]
     const TOGETHER: usize = 64;
-    // The last value too: where the first is amid a line of the cache, it is in one more.
+    // The last value too: if the first is in the middle of a cache line, the values extend over one line more.
     #[cfg(target_arch = "x86_64")]
     for value in values.iter().step_by((TOGETHER / size_of::<T>().max(1)).max(1)).chain(values.last()) {
         prefetch_one(value);
@@ -180,7 +181,7 @@ pub(crate) fn prefetch<T>(values: &[T]) {
 #[inline(always)]
 pub(crate) fn prefetch_one<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching is defined for any address; this one is of a live value.
+    // SAFETY: prefetching is defined for any address; this one is that of a live value.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
             std::ptr::from_ref(value).cast(),

@@ -1,7 +1,7 @@
 //! Arithmetic on 32 numbers of 16 bits: one register of AVX-512, two of AVX2.
 //!
-//! Local search spends its time here, and what it asks for (a least number and its place, the upper half of a product)
-//! is what compilers make of plain loops least reliably. The portable form is the definition of each operation; the
+//! Local search spends its time here, and the operations it needs (a minimum and its place, the upper half of a
+//! product) are what compilers vectorise least reliably. The portable form is the definition of each operation; the
 //! others must agree with it, and a test compares them.
 
 #![allow(unsafe_code)] // to call intrinsics
@@ -11,9 +11,9 @@ use super::Portable;
 /// Numbers handled together.
 pub(crate) const WORDS: usize = 32;
 
-/// What is added before a number is rounded: above 0, cutting off the fraction of a number and a half rounds it.
+/// The offset that is added before a number is rounded: above 0, truncating a number plus a half rounds it.
 const ZERO: f32 = 32_768.0;
-/// The largest number of 16 bits, with that.
+/// The largest 16-bit number, plus that offset.
 const LARGEST: f32 = 65_535.0;
 
 /// The operations of an instruction set. They are called only from kernels that run on it: see [`run`](super::run).
@@ -22,17 +22,17 @@ pub(crate) trait Words {
     type V: Copy;
 
     fn load(from: &[i16; WORDS]) -> Self::V;
-    /// (values − middle) · factor in whole numbers, halves up; the largest for what is beyond, and for no number.
+    /// (values − middle) · factor rounded to integers, halves up; the largest integer for larger values and for NaN.
     fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V;
     fn store(v: Self::V, to: &mut [i16; WORDS]);
     /// `out = values + (start + step · v)`.
     fn scale(v: Self::V, step: f32, start: f32, values: &[f32; WORDS], out: &mut [f32; WORDS]);
     fn splat(value: i16) -> Self::V;
-    /// a + b, of sums that do not overflow.
+    /// a + b, for sums that do not overflow.
     fn add(a: Self::V, b: Self::V) -> Self::V;
-    /// a − b, of differences that do not overflow.
+    /// a − b, for differences that do not overflow.
     fn subtract(a: Self::V, b: Self::V) -> Self::V;
-    /// a + b, kept within 16 bits.
+    /// a + b, saturating at 16 bits.
     fn add_saturating(a: Self::V, b: Self::V) -> Self::V;
     fn min(a: Self::V, b: Self::V) -> Self::V;
     fn max(a: Self::V, b: Self::V) -> Self::V;
@@ -40,9 +40,9 @@ pub(crate) trait Words {
     fn multiply_high(a: Self::V, b: Self::V) -> Self::V;
     /// ⌊a / 2ᵇ⌋, b < 16.
     fn shift_right(a: Self::V, by: u32) -> Self::V;
-    /// Where `a < b` the number of `yes`, elsewhere that of `no`.
+    /// The elements of `yes` where `a < b`, and those of `no` elsewhere.
     fn select_less(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
-    /// The least of `levels` (first), and of those that are equal to it the least of `keys`.
+    /// The least of `levels` (first), and the least of `keys` among the elements equal to it.
     fn least(levels: Self::V, keys: Self::V) -> (i16, i16);
 }
 
@@ -58,7 +58,7 @@ impl Words for Portable {
     fn round(values: &[f32; WORDS], middle: f32, factor: f32) -> Self::V {
         values.map(|value| {
             let level = (value - middle) * factor + (ZERO + 0.5);
-            // As `min` of the instruction sets: no number is above the largest.
+            // Like `min` of the instruction sets: NaN becomes the largest.
             let level = if level < LARGEST { level } else { LARGEST };
             (level.max(0.0) as i32 - ZERO as i32) as i16
         })
@@ -140,7 +140,7 @@ impl Words for Portable {
     #[inline(always)]
     fn select_less(a: Self::V, b: Self::V, yes: Self::V, mut no: Self::V) -> Self::V {
         for l in 0..WORDS {
-            // A mask of bits: the compiler makes vectors of it, and branches of `if`.
+            // A bit mask: the compiler turns it into vector code, but `if` into branches.
             let less = -i16::from(a[l] < b[l]);
             no[l] ^= (no[l] ^ yes[l]) & less;
         }
@@ -169,7 +169,7 @@ mod tests {
 
     type Numbers = [i16; WORDS];
 
-    /// Every operation on some numbers.
+    /// Every operation, applied to some numbers.
     struct All<'a>(&'a [Numbers; 4], u32, [f32; WORDS]);
 
     impl Kernel for All<'_> {

@@ -1,22 +1,23 @@
-//! Systems of linear equations, for programs without the Python layer (which uses numpy's LAPACK): an unpivoted Cholesky
-//! decomposition is all that least squares with a proximal term need, and no reason to ask every user for a LAPACK.
+//! Systems of linear equations, for programs without the Python layer (which uses numpy's LAPACK): an unpivoted
+//! Cholesky decomposition is all that least squares with a proximal term need, so there is no reason to make every user
+//! install a LAPACK.
 
 use crate::error::{Result, invalid};
 use crate::monitor::Monitor;
 use ndarray::{Array2, Axis, s};
 use rayon::prelude::*;
 
-/// Rows decomposed at once: the rest of the work is products of matrices.
+/// Rows decomposed at once: the rest of the work is matrix products.
 const BLOCK: usize = 64;
-/// Rows that a task computes, and columns of the right side that one solves for: always as many, so that bits do not
-/// depend on threads.
+/// Rows computed per task, and columns of the right-hand side solved per task: constant, so that bits do not depend on
+/// the number of threads.
 const ROWS: usize = 64;
 const COLUMNS: usize = 16;
 
 /// Solves A D = b, (p, p) and (p, d), for a symmetric positive definite A, which is overwritten.
 ///
 /// # Errors
-/// A is not positive definite, or a cancelling monitor.
+/// A is not positive definite, or the monitor cancels.
 pub(crate) fn solve(mut a: Array2<f64>, b: &mut Array2<f64>, monitor: &dyn Monitor) -> Result<()> {
     decompose(&mut a, monitor)?;
     let mut columns: Vec<_> = b.axis_chunks_iter_mut(Axis(1), COLUMNS).collect();
@@ -34,7 +35,7 @@ fn decompose(a: &mut Array2<f64>, monitor: &dyn Monitor) -> Result<()> {
     for first in (0..n).step_by(BLOCK) {
         let last = n.min(first + BLOCK);
         let (before, mut rest) = a.multi_slice_mut((s![first.., ..first], s![first.., first..last]));
-        // The block column, less what the columns before contribute.
+        // The block column, minus the contribution of the columns before it.
         if first > 0 {
             let head = before.slice(s![..last - first, ..]);
             let tasks = rest.axis_chunks_iter_mut(Axis(0), ROWS).zip(before.axis_chunks_iter(Axis(0), ROWS));

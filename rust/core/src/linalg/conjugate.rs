@@ -1,13 +1,13 @@
-//! A few steps of conjugate gradients, for a system that is too large to be solved: (A + λ) D = b, (p, d) unknowns. A ties
-//! the columns of D together and is only ever applied.
+//! A few steps of conjugate gradients, for a system that is too large to be solved directly: (A + λ) D = b with (p, d)
+//! unknowns. A couples the columns of D and is only ever applied.
 
 use crate::error::Result;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use rayon::prelude::*;
 
-/// Steps: they go as far from the start as training can use before codes change again.
+/// The number of steps: they go as far from the start as training can use before codes change again.
 const STEPS: usize = 8;
-/// Rows of the dense product that a task computes: always as many, so that bits do not depend on threads.
+/// Rows of the dense product per task: constant, so that bits do not depend on the number of threads.
 const ROWS: usize = 128;
 
 /// A D = b, with a proximal term λ‖D − D₀‖².
@@ -16,14 +16,14 @@ pub(crate) struct System<'a> {
     pub(crate) apply: &'a dyn Fn(&Array2<f64>) -> Result<Array2<f64>>,
     /// b, (p, d).
     pub(crate) b: Array2<f64>,
-    /// About the diagonal of A, (p).
+    /// The approximate diagonal of A, (p).
     pub(crate) diagonal: Array1<f64>,
     /// λ.
     pub(crate) lambda: f64,
 }
 
 impl System<'_> {
-    /// A better D than `start`, D₀; never a worse one but by rounding.
+    /// A better D than `start`, D₀; never worse except by rounding.
     pub(crate) fn descend(self, start: Array2<f64>) -> Result<Array2<f64>> {
         let Self { apply, b, diagonal, lambda } = self;
         let diagonal = (diagonal + lambda).insert_axis(Axis(1));

@@ -8,17 +8,17 @@
 //! ```
 //!
 //! A 6 × 64 block of the result stays in 24 AVX-512 registers (6 × 16 in 12 AVX2 registers) while j runs.
-//! `benches/training.py` times encoding, of which this is the larger part, beside the same product in numpy's OpenBLAS. A
+//! `benches/training.py` times encoding, most of which is this product, against the same product in numpy's OpenBLAS. A
 //! result depends neither on the other rows, nor on where the chunk begins, nor on the instruction set: products are
-//! added in order, each fused with its addition, also where the processor cannot do that in one instruction.
+//! added in order, each fused with its addition, even if the processor has no single instruction for that.
 
 use crate::isa::{Isa, Kernel, Level};
 
-/// Columns of a panel.
+/// Columns per panel.
 const PANEL: usize = 64;
-/// Rows of a tile.
+/// Rows per tile.
 const TILE: usize = 6;
-/// Dimensions gone through before the next panel: 64 KB of a panel, which the caches keep while the tiles pass.
+/// Dimensions processed before the next panel: 64 KB of a panel, which stay in the caches while the tiles pass.
 const DEPTH: usize = 256;
 
 /// The right-hand side: columns packed for the product.
@@ -29,7 +29,7 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Packs `columns` columns; `column(i)` gives the `dim` numbers of each, `None` one of zeros.
+    /// Packs `columns` columns; `column(i)` returns the `dim` numbers of each, or `None` for a column of zeros.
     pub(crate) fn new<'a>(columns: usize, dim: usize, column: impl Fn(usize) -> Option<&'a [f32]>) -> Self {
         let columns = columns.next_multiple_of(PANEL);
         let mut data = vec![0.0; columns * dim];
@@ -43,7 +43,7 @@ impl Panels {
         Self { data, columns, dim }
     }
 
-    /// Columns of the result: those asked for, rounded up to whole panels.
+    /// Columns of the result: the requested number, rounded up to whole panels.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
@@ -76,8 +76,8 @@ impl Tiles {
     }
 }
 
-/// `out = start + tiles · panels` for the first `rows` rows, rounded up to whole tiles: every row of the result, of
-/// `panels.columns()` numbers, begins with `start`.
+/// `out = start + tiles · panels` for the first `rows` rows, rounded up to whole tiles: every row of the result, which
+/// has `panels.columns()` numbers, starts from `start`.
 #[inline(always)]
 pub(crate) fn multiply<L: Level>(
     tiles: &Tiles,
@@ -120,7 +120,8 @@ fn blocks<L: Level, const N: usize>(
     }
 }
 
-/// One block of `TILE` rows and `N` registers of results; the sums so far are `start` in each row, or what `out` holds.
+/// One block of `TILE` rows and `N` registers of results; each row starts from `start`, or from the sums that `out`
+/// holds.
 #[inline(always)]
 fn block<L: Level, const N: usize>(
     tile: &[f32],

@@ -1,4 +1,4 @@
-//! How far a model's approximations are from vectors: what an index keeps beside its codes.
+//! How far a model's approximations are from vectors, which an index keeps alongside its codes.
 
 use super::{Model, checked_lists};
 use crate::encode::{Target, error_bounds};
@@ -10,11 +10,11 @@ use ndarray::{Array1, ArrayView2, s};
 use rayon::prelude::*;
 
 impl Model {
-    /// ‖x‖² / ⟨x, x̄⟩ of each row of `x`: what an approximation is multiplied with to have the length along x that x has.
-    /// 1 where that is not a positive number.
+    /// ‖x‖² / ⟨x, x̄⟩ for each row of `x`: the factor that gives an approximation the same length along x as x. 1 if
+    /// that is not a positive number.
     ///
     /// # Errors
-    /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+    /// Shapes that do not fit, a row that is not finite, or the monitor cancels.
     pub fn scales(
         &self,
         x: &dyn Vectors,
@@ -24,10 +24,10 @@ impl Model {
         self.scales_in(x, codes, None, monitor)
     }
 
-    /// As [`scales`](Self::scales), for vectors in these lists of a model with centroids.
+    /// Like [`scales`](Self::scales), for vectors in these lists of a model with centroids.
     ///
     /// # Errors
-    /// Those of [`scales`](Self::scales) and of [`decode`](Self::decode).
+    /// The errors of [`scales`](Self::scales) and of [`decode`](Self::decode).
     pub fn scales_in(
         &self,
         x: &dyn Vectors,
@@ -54,10 +54,10 @@ impl Model {
         (0..x.n()).into_par_iter().map(scale).collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// ‖x − x̄‖ of each row of `x`, rounded up.
+    /// ‖x − x̄‖ for each row of `x`, rounded up.
     ///
     /// # Errors
-    /// Shapes that do not fit, a row that is not finite, a residual beyond the range of f32, or a cancelling monitor.
+    /// Shapes that do not fit, a row that is not finite, a residual beyond the range of f32, or the monitor cancels.
     pub fn residuals(
         &self,
         x: &dyn Vectors,
@@ -67,10 +67,10 @@ impl Model {
         self.residuals_in(x, codes, None, monitor)
     }
 
-    /// ‖x − x̄‖ of each row, not below it.
+    /// An upper bound on ‖x − x̄‖ for each row.
     ///
     /// # Errors
-    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
+    /// The errors of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
     pub fn error_bounds(
         &self,
         x: &dyn Vectors,
@@ -88,10 +88,10 @@ impl Model {
         }
     }
 
-    /// As [`residuals`](Self::residuals), for vectors in these lists of a model with centroids.
+    /// Like [`residuals`](Self::residuals), for vectors in these lists of a model with centroids.
     ///
     /// # Errors
-    /// Those of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
+    /// The errors of [`residuals`](Self::residuals) and of [`decode`](Self::decode).
     pub fn residuals_in(
         &self,
         x: &dyn Vectors,

@@ -1,4 +1,4 @@
-//! A trained model: what encodes, decodes and searches.
+//! A trained model: what encoding, decoding and searching need.
 
 mod errors;
 mod recipe;
@@ -28,16 +28,17 @@ pub struct Model {
     pub selection: Selection,
     /// How vectors are encoded.
     pub recipe: Recipe,
-    /// What a trainer wants to remember. Files keep it; nothing in this crate reads it. The Python package keeps its
+    /// Data that a trainer wants to store. Files keep it; nothing in this crate reads it. The Python package stores its
     /// parameters and the history of the training here.
     pub parameters: Map<String, Value>,
-    /// The first codebook, where an index is divided into lists: x ≈ centroid + Σ codewords, but for [`Centroids::of_whole`].
+    /// The first codebook, if an index is divided into lists: x ≈ centroid + Σ codewords, except with
+    /// [`Centroids::of_whole`].
     pub centroids: Option<Centroids>,
 }
 
 impl Model {
-    /// A model of codebooks whose training is not known. It encodes by the default [`Recipe`]: local search for the squared
-    /// error. [`trained`](Self::trained) makes one that encodes as it was trained.
+    /// A model of codebooks whose training is not known. It encodes with the default [`Recipe`]: local search for the
+    /// squared error. [`trained`](Self::trained) makes one that encodes as it was trained.
     #[must_use]
     pub fn new(codebooks: Codebooks, selection: Selection) -> Self {
         Self::with(codebooks, selection, Recipe::default())
@@ -49,8 +50,8 @@ impl Model {
         Self { codebooks, selection, recipe, parameters: Map::new(), centroids: None }
     }
 
-    /// The model of codebooks that [`train`](crate::train::train) made: it encodes with the loss and the encoding of the
-    /// training.
+    /// The model of codebooks that [`train`](crate::train::train) returned: it encodes with the loss and the encoding
+    /// of the training.
     #[must_use]
     pub fn trained(codebooks: Codebooks, training: &Training) -> Self {
         let Objective { loss, directions } = training.objective.clone();
@@ -58,7 +59,7 @@ impl Model {
         Self::with(codebooks, training.selection, recipe)
     }
 
-    /// Whether both models have the same lists, or none, but for what only a search asks of them.
+    /// Whether both models have the same lists, or both have none, ignoring what only affects searches.
     pub(crate) fn is_divided_like(&self, other: &Self) -> bool {
         match (&self.centroids, &other.centroids) {
             (None, None) => true,
@@ -67,17 +68,17 @@ impl Model {
         }
     }
 
-    /// The centroids that approximations begin with, if they begin with any.
+    /// The centroids that approximations start from, if there are any.
     pub(crate) fn bases(&self) -> Option<&Centroids> {
         self.centroids.as_ref().filter(|centroids| centroids.by_residual())
     }
 
-    /// The approximations of codes (n, M), (n, d): sums of codewords in the order m = 0 … M−1, from the centroid of the list
-    /// of each on, which `lists` (n) are of a model with centroids.
+    /// The approximations of codes (n, M): sums of codewords in the order m = 0 … M−1, (n, d). With centroids, each sum
+    /// starts from the centroid of the vector's list, given by `lists` (n).
     ///
     /// # Errors
-    /// See [`Codebooks::check_codes`]; lists of a model without centroids or none of one with them; or a cancelling
-    /// monitor.
+    /// See [`Codebooks::check_codes`]; lists for a model without centroids, or no lists for one with centroids; or the
+    /// monitor cancels.
     pub fn decode(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -92,10 +93,11 @@ impl Model {
         self.codebooks.decode_from(centroids.view().select(Axis(0), &rows), codes, monitor)
     }
 
-    /// Codes of `x` (n, d) by `encoder`, that of the model; of a model with centroids for vectors in these lists.
+    /// The codes of `x` (n, d) by `encoder`, which must be that of the model; with centroids, for vectors in these
+    /// lists.
     ///
     /// # Errors
-    /// Those of the encoder.
+    /// The errors of the encoder.
     pub(crate) fn encode_with(
         &self,
         encoder: &dyn Encode,
@@ -111,7 +113,7 @@ impl Model {
         }
     }
 
-    /// What encodes by the recipe, prepared once for many vectors.
+    /// The encoder of the recipe, prepared once for many vectors.
     ///
     /// # Errors
     /// See [`encode::encoder`] and [`Recipe::check`].
@@ -153,14 +155,14 @@ mod tests {
         model.recipe.directions = Some(Directions::new(array![[0.0, 2.0]]).unwrap());
         assert_eq!(codes(&model), array![[1]]);
         model.recipe.directions = None;
-        // At length 1 the vector is nearer to (0, 1) than to (3, 0) still, but (9, 1) is not.
+        // Scaled to length 1 the vector is still nearer to (0, 1) than to (3, 0), but (9, 1) is not.
         let rays = array![[9.0f32, 1.0], [9e9, 1e9], [0.0, 0.0]];
         let far = |model: &Model| model.encoder().unwrap().encode(&rays.view(), &()).unwrap();
         assert_eq!(far(&model), array![[1], [1], [0]]);
         model.recipe.metric = Some(Metric::Cosine);
         assert_eq!(far(&model), array![[0], [0], [0]]);
         model.recipe.metric = None;
-        // Of the first dimension alone the first is nearer again.
+        // In the first dimension alone the first codeword is nearer again.
         let subspaces = Subspaces::new(vec![1], Some(array![[1.0f32], [0.0]])).unwrap();
         model.recipe.structure = Structure::Subspaces(subspaces);
         assert_eq!(codes(&model), array![[0]]);

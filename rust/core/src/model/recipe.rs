@@ -1,4 +1,4 @@
-//! What a model encodes with, beside its codebooks.
+//! How a model encodes, in addition to its codebooks.
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::encode::{Encoding, Loss, Start};
@@ -7,40 +7,40 @@ use crate::model::{Grouping, Subspaces};
 use crate::vectors::basis::Directions;
 use crate::vectors::metric::Metric;
 
-/// How codes are chosen: all that a program needs, beside the codebooks and the selection, to encode as the one that
-/// trained them.
+/// How codes are chosen: all that a program needs, besides the codebooks and the selection, to encode exactly like the
+/// one that trained them.
 ///
-/// The default is that of codebooks without a history: local search of [`Encoding::ROUNDS`] rounds for the squared error.
-/// Python's `CompositionalCodes.from_codebooks` has the same.
+/// The default is meant for codebooks of unknown origin: local search of [`Encoding::ROUNDS`] rounds for the squared
+/// error. Python's `CompositionalCodes.from_codebooks` uses the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// What encoding makes small.
+    /// The loss that encoding minimises.
     pub loss: Loss,
-    /// How it looks for that.
+    /// How the minimum is searched for.
     pub encoding: Encoding,
     /// The directions along which errors count more.
     pub directions: Option<Directions>,
-    /// The metric that the codebooks were trained for; `None` where that is not known. For [`Metric::Cosine`] vectors are
-    /// scaled to length 1 before they are encoded.
+    /// The metric that the codebooks were trained for; `None` if not known. For [`Metric::Cosine`], vectors are scaled
+    /// to length 1 before they are encoded.
     pub metric: Option<Metric>,
-    /// What is known of the codebooks, so that the best code is found without a search.
+    /// Known structure of the codebooks, with which the best code may be found without a search.
     pub structure: Structure,
 }
 
-/// What is known of codebooks beside their numbers. Where it tells the best code, the recipe's loss, encoding and
-/// directions are not used.
+/// Known structure of the codebooks. If it determines the best code, the recipe's loss, encoding and directions are not
+/// used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Structure {
-    /// Nothing.
+    /// No known structure.
     #[default]
     Free,
-    /// The codebooks lie in subspaces that are orthogonal to each other: the nearest codeword of each is the best.
+    /// The codebooks lie in mutually orthogonal subspaces: the nearest codeword of each is the best.
     Subspaces(Subspaces),
-    /// The codebooks lie in groups in subspaces that are orthogonal to each other. Loss, encoding and directions count;
-    /// with directions it is the stretched codebooks that lie there.
+    /// The codebooks lie in groups in mutually orthogonal subspaces. Loss, encoding and directions apply; with
+    /// directions, it is the stretched codebooks that lie in the subspaces.
     Groups(Grouping),
-    /// Codeword k of a codebook is the sum of ± eight directions, with the signs of the bits of k: a code holds the signs
-    /// of the products with them.
+    /// Codeword k of a codebook is the sum of ± eight directions, with the signs given by the bits of k: a code holds
+    /// the signs of the products with the directions.
     Signs,
 }
 
@@ -58,11 +58,11 @@ impl Default for Recipe {
 }
 
 impl Recipe {
-    /// Refuses a recipe that is not one for `codebooks`.
+    /// Rejects a recipe that does not fit `codebooks`.
     ///
     /// # Errors
-    /// Directions or subspaces of another number of dimensions, subspaces that are not one for each codebook, or signs
-    /// without 256 codewords.
+    /// Directions or subspaces with a different number of dimensions, not one subspace per codebook, or signs without
+    /// 256 codewords.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         if let Some(directions) = &self.directions {
             directions.stretch(codebooks)?;

@@ -1,11 +1,11 @@
-//! Codebooks in subspaces that are orthogonal to each other: those of product quantizers.
+//! Codebooks in mutually orthogonal subspaces, as in product quantizers.
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS};
 use crate::encode::SubspaceEncoder;
 use crate::error::{Result, argument};
 use ndarray::{Array2, ArrayView2, s};
 
-/// Which subspace each codebook is in.
+/// The subspace of each codebook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subspaces {
     sizes: Vec<usize>,
@@ -13,11 +13,11 @@ pub struct Subspaces {
 }
 
 impl Subspaces {
-    /// Subspaces of `sizes` dimensions, one for each codebook: the first d_1 columns of `basis` (d, Σ d_m) span the first,
-    /// and so on. Without a basis they are the dimensions themselves.
+    /// Subspaces with `sizes` dimensions, one per codebook: the first d_1 columns of `basis` (d, Σ d_m) span the first,
+    /// and so on. Without a basis, they consist of the dimensions themselves, in order.
     ///
     /// # Errors
-    /// A size is 0, or the basis has another number of columns than they add up to, or a number that is not finite.
+    /// A size is 0, or the basis has a number of columns other than the sum of `sizes`, or a number that is not finite.
     pub fn new(sizes: Vec<usize>, basis: Option<Array2<f32>>) -> Result<Self> {
         let total = sizes.iter().try_fold(0usize, |total, &size| total.checked_add(size));
         let (false, Some(total)) = (sizes.contains(&0), total) else {
@@ -40,16 +40,16 @@ impl Subspaces {
         &self.sizes
     }
 
-    /// The columns that span them, (d, Σ d_m); `None` if they are the dimensions themselves.
+    /// The columns that span the subspaces, (d, Σ d_m); `None` if these consist of the dimensions themselves.
     #[must_use]
     pub fn basis(&self) -> Option<ArrayView2<'_, f32>> {
         self.basis.as_ref().map(|basis| basis.view())
     }
 
-    /// Refuses subspaces that are not those of `codebooks`.
+    /// Rejects subspaces that do not fit `codebooks`.
     ///
     /// # Errors
-    /// Another number of codebooks or dimensions.
+    /// The number of codebooks or dimensions differs.
     pub fn check(&self, codebooks: &Codebooks) -> Result<()> {
         let total: usize = self.sizes.iter().sum();
         let dim = self.basis.as_ref().map_or(total, |basis| basis.nrows());
@@ -65,7 +65,7 @@ impl Subspaces {
         Ok(())
     }
 
-    /// What finds the nearest codeword of each of the codebooks in its subspace.
+    /// The encoder that finds the nearest codeword of each codebook in its subspace.
     ///
     /// # Errors
     /// See [`check`](Self::check).
@@ -85,8 +85,8 @@ impl Subspaces {
     }
 }
 
-/// The encoder of checked codebooks whose codewords are sums of ± eight directions: in the dimensions of those the nearest of all
-/// signs is that of the products.
+/// The encoder of checked codebooks whose codewords are sums of ± eight directions: in the coordinates of these
+/// directions, the nearest sign pattern is the signs of the products.
 pub(super) fn signs(codebooks: &Codebooks) -> Result<SubspaceEncoder> {
     let (m, _, d) = codebooks.view().dim();
     let sign = |(code, bit)| if code >> bit & 1 == 1 { 1.0 } else { -1.0 };

@@ -1,7 +1,8 @@
-//! What changes a vector's score beside the tables: a number that its last column names.
+//! What affects a vector's score besides the tables: a number that its last column refers to.
 //!
-//! The number is stored as one byte, in a column of the packed codes after the M codes. The byte names a level, or an
-//! interval that the number lies in. So the scan bounds scores with them at full speed, as if they were codes.
+//! The number is stored as one byte, in a column of the packed codes after the M codes. The byte is the index of a
+//! level, or of an interval that the number lies in. So the scan can bound scores with these bytes at full speed, as if
+//! they were codes.
 
 use crate::codes::packed::PackedView;
 use crate::error::{Result, invalid};
@@ -13,28 +14,28 @@ pub type Levels = [f32; 256];
 /// The ends of 256 intervals, ascending: byte b says that a number lies in `edges[b] ..= edges[b + 1]`.
 pub type Edges = [f32; 257];
 
-/// What multiplies the table sums, is added to them, or takes their place.
+/// How the table sums become scores.
 #[derive(Clone, Copy, Default)]
 pub enum Adjust<'a> {
-    /// Nothing: the score is base + Σ.
+    /// Not at all: the score is base + Σ.
     #[default]
     None,
-    /// A level from 2⁻⁶⁰ to 2⁶⁰: the score is (base + Σ) · level, each step rounded to f32.
+    /// Multiplied by a level from 2⁻⁶⁰ to 2⁶⁰: the score is (base + Σ) · level, each step rounded to f32.
     Scale(&'a Levels),
-    /// A number a vector: the score is (base + Σ) + number, each step rounded to f32.
+    /// Plus one number per vector: the score is (base + Σ) + number, each step rounded to f32.
     Bias {
         /// The intervals that the numbers lie in.
         edges: &'a Edges,
-        /// The numbers, finite.
+        /// The numbers; all are finite.
         exact: &'a [f32],
     },
-    /// The score is not made of the table sum at all; that only tells which vectors are worth scoring.
+    /// The score is not computed from the table sum at all; that only determines which vectors are worth scoring.
     Exact {
-        /// The intervals of a number a vector that `measure` knows the meaning of.
+        /// The intervals of one number per vector, which `measure` interprets.
         edges: &'a Edges,
         /// The numbers themselves, if they are kept.
         exact: Option<&'a [f32]>,
-        /// What scores.
+        /// Computes the scores.
         measure: &'a dyn Measure,
     },
 }
@@ -43,7 +44,7 @@ pub enum Adjust<'a> {
 ///
 /// With S the sum of base and table entries in real numbers, and v the vector's number in `within`:
 /// - `need`: if the vector scores `floor` or more, then S ≥ need;
-/// - `bracket`: if S is in `sums`, then the score is in the bracket.
+/// - `bracket`: if S is in `sums`, then the score is in the returned bracket.
 pub trait Measure: Sync {
     /// The least S of a vector that scores at least `floor`.
     fn need(&self, query: usize, floor: f64, within: (f64, f64)) -> f64;
@@ -51,7 +52,8 @@ pub trait Measure: Sync {
     /// Bounds of the score.
     fn bracket(&self, query: usize, sums: (f64, f64), within: (f64, f64)) -> (f64, f64);
 
-    /// The score of the vector with code `code` (M) in a segment of list `list`, rounded to f32 from something more exact.
+    /// The score of the vector with code `code` (M) in a segment of list `list`, rounded to f32 from a more exact
+    /// value.
     fn score(&self, query: usize, code: &[u8], list: u32) -> f32;
 }
 
@@ -67,18 +69,18 @@ impl fmt::Debug for Adjust<'_> {
 }
 
 impl<'a> Adjust<'a> {
-    /// Columns beside the codes.
+    /// Columns in addition to the codes.
     #[must_use]
     pub fn n_columns(&self) -> usize {
         usize::from(!matches!(self, Adjust::None))
     }
 
-    /// Whether both do the same, with other numbers.
+    /// Whether both are of the same kind, though with different numbers.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// What scores in the place of the table sums.
+    /// The measure that scores, if scores are not computed from the table sums.
     pub(super) fn measure(&self) -> Option<&'a dyn Measure> {
         match *self {
             Adjust::Exact { measure, .. } => Some(measure),
@@ -86,7 +88,7 @@ impl<'a> Adjust<'a> {
         }
     }
 
-    /// The bounds of the number of the vector at `position` of a segment, whose byte is `byte`.
+    /// Bounds on the number of the vector at `position` of a segment, whose byte is `byte`.
     pub(super) fn within(&self, byte: u8, position: usize) -> (f64, f64) {
         match *self {
             Adjust::Exact { exact: Some(exact), .. } => {
@@ -122,7 +124,7 @@ impl<'a> Adjust<'a> {
     }
 }
 
-/// The interval that a byte names.
+/// The interval that a byte refers to.
 pub(super) fn interval(edges: &Edges, byte: u8) -> (f64, f64) {
     (edges[usize::from(byte)].into(), edges[usize::from(byte) + 1].into())
 }

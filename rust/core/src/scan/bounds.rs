@@ -1,16 +1,16 @@
-//! Byte tables: what a vector lacks at least, in steps, and how much it may lack.
+//! Byte tables: a lower bound on what a vector's sum lacks, in steps, and how much it may lack.
 //!
-//! A table sum is one entry of each table. Against the sum of all tables' maxima, `best`, it lacks
-//! Σ_m (max_m − T_m[code m]). The byte table holds that lack in whole steps, rounded down and at most 255, so
+//! A table sum takes one entry from each table. Compared with the sum of all tables' maxima, `best`, it lacks Σ_m
+//! (max_m − T_m[code m]). The byte table holds this lack in whole steps, rounded down and at most 255, so
 //!
 //! > step · Σ_m bytes_m[code m] ≤ Σ_m (max_m − T_m[code m]) = best − sum
 //!
-//! and a vector whose bytes sum to more than (best − need) / step cannot have a sum of `need`. Nothing else is concluded
-//! from the bytes: what is left is scored. The step follows the floor, so that the 255 steps always span just what a
-//! vector may lack: the higher the floor, the finer the bytes.
+//! and a vector whose bytes sum to more than (best − need) / step cannot have a sum of `need`. Nothing else is
+//! concluded from the bytes: the remaining vectors are scored. The step follows the floor, so that 255 steps always
+//! span just what a vector may lack: the higher the floor, the finer the bytes.
 //!
-//! **What a sum needs.** To score φ, the sum S of the table entries alone, in real numbers, must be at least need_b(φ),
-//! where b is the byte of the vector's last column, if there is one, and β the probe's base:
+//! **The sum a score needs.** To score φ, the sum S of the table entries alone, in real numbers, must be at least
+//! need_b(φ), where b is the byte of the vector's last column, if there is one, and β the probe's base:
 //!
 //! | | score | need |
 //! |---|---|---|
@@ -19,30 +19,30 @@
 //! | bias | (β + S) + v, v ≤ e_{b+1} | φ − e_{b+1} − β |
 //! | exact | what a [`Measure`](super::adjust::Measure) says | its need, less β |
 //!
-//! With `least` the least need of all bytes, what is above it is a lack like the others, and gets a byte table of its own:
-//! `extra_b` = (need_b − least) / step, rounded down. A vector that reaches φ has S ≥ need_b, and
+//! With `least` the smallest need over all bytes, the excess over it is a lack like the others, and gets a byte table
+//! of its own: `extra_b` = (need_b − least) / step, rounded down. A vector that reaches φ has S ≥ need_b, and
 //!
 //! > Σ_m bytes_m + extra_b ≤ (best − S) / step + (need_b − least) / step ≤ (best − least) / step
 //!
-//! **Segments.** Neither `best` nor the tables' bytes depend on base, levels or φ, but for the step. Any step is sound for
-//! any of them: so they are kept from one segment to the next as long as 160 to 255 steps span the lack, and only the
-//! 256 bytes of the last column are made anew.
+//! **Segments.** Neither `best` nor the tables' bytes depend on base, levels or φ, except through the step. Any step is
+//! sound for any of them: so they are kept from one segment to the next as long as 160 to 255 steps span the lack, and
+//! only the 256 bytes of the last column are recomputed.
 //!
-//! **Many tables.** Each byte is rounded down, by half a step on average: with M tables M / 2 of the 254 steps are lost,
-//! and of 64 tables' sums few would be discarded. So of more than [`NARROW`] columns the sums have 16 bits, and a step is
-//! 1/255 of the widest table: what is lost then is a small part of what sums differ by, for any M. The step follows
-//! from the tables alone, and they are rounded once.
+//! **Many tables.** Each byte is rounded down, by half a step on average: with M tables, M / 2 of the 254 steps are
+//! lost, and with 64 tables few vectors would be discarded. So with more than [`NARROW`] columns the sums have 16 bits,
+//! and a step is 1/255 of the range of the widest table: the loss is then a small part of the differences between sums,
+//! for any M. The step follows from the tables alone, and they are rounded once.
 //!
 //! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
 //! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
-//!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first order;
-//!   twice that is taken off the need, and `TINY` for products that underflow. Of a v far below 0 only its upper end is
-//!   known; but −v − u|v| is least at the largest v, so that the end will do. A measure speaks of S in real numbers, and
-//!   nothing is taken off;
+//!   (M + 2) · u · s · (A + |β|) + u · |v|, or in terms of the sum by (M + 2) · u · (A + |β|) + u · |v|, to first
+//!   order; twice that is subtracted from the need, and `TINY` for products that underflow. For a v far below 0 only
+//!   its upper end is known; but −v − u|v| is least at the largest v, so the end suffices. A measure refers to S in
+//!   real numbers, and nothing is subtracted;
 //! - a lack in steps is an f32 subtraction, product (with a rounded 1 / step) and subtraction of ½; it is at most
 //!   2⁻¹⁴ too large below 256: the limit is raised by `SLACK` > 258 · 2⁻¹⁴ steps;
-//! - everything else is f64, whose errors are far inside the two allowances, but for needs much larger than A: 2⁻⁴⁸ of
-//!   each is taken off it.
+//! - everything else is f64, whose errors are far inside the two allowances, except for needs much larger than A: 2⁻⁴⁸
+//!   of each is subtracted.
 
 use super::adjust::{Adjust, interval};
 use super::kernel::ByteTables;
@@ -51,7 +51,7 @@ use crate::codes::packed::Layout;
 use crate::isa::{self, Isa};
 use crate::scan::tables::QueryTables;
 
-/// Above the largest possible error of a sum of bytes, in steps.
+/// An upper bound on the error of a sum of bytes, in steps.
 const SLACK: f64 = 0.016;
 /// A magnitude at which neither a sum nor a difference overflows.
 const MAX_MAGNITUDE: f64 = f32::MAX as f64 / 4.0;
@@ -61,50 +61,50 @@ const TINY: f64 = 1e-27;
 const MIN_STEP: f64 = 1e-36;
 /// The largest step: its inverse is normal.
 const MAX_STEP: f64 = 1e36;
-/// The lack in steps that passes when the tables are new.
+/// The lack, in steps, that passes when the tables are new.
 const FRESH: f64 = 254.0;
-/// Tables are made anew when less than this many steps pass.
+/// Tables are recomputed when less than this many steps pass.
 const STALE: f64 = 160.0;
 
 /// Columns up to which sums have 8 bits.
 const NARROW: usize = 40;
 
-/// Byte tables of one query and the limit that goes with them.
+/// The byte tables of one query and the limit that goes with them.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<'a> {
     tables: QueryTables<'a>,
     layout: Layout,
     query: usize,
     maxima: Vec<f32>,
-    /// No table sum is above this.
+    /// An upper bound on all table sums.
     best: f64,
-    /// A: no table sum is larger in magnitude.
+    /// A, an upper bound on the magnitude of all table sums.
     magnitude: f64,
-    /// What is searched: its adjustment and base.
+    /// The segment being searched: its adjustment and base.
     place: (Adjust<'a>, f32),
-    /// Whether no f32 on the way to a score overflows there.
+    /// Whether no intermediate f32 of a score overflows there.
     is_small: bool,
     step: f64,
-    /// What the last floor needs, for each byte; one entry if there are no bytes.
+    /// The table sum that the last floor needs, for each byte; one entry if there are no bytes.
     needs: Vec<f64>,
-    /// Of the tables, and of the last column if there is one.
+    /// The bytes of the tables, and of the last column if there is one.
     bytes: ByteTables,
-    /// The last floor and its limit: it is asked for every 64 blocks, and changes less and less often.
+    /// The last floor and its limit: the limit is requested every 64 blocks, but changes less and less often.
     last: (f32, Option<u16>),
-    /// The step of sums of 16 bits, if there are so many columns.
+    /// The step, if there are so many columns that sums have 16 bits.
     long: Option<f64>,
     isa: Isa,
 }
 
 impl<'a> Bounds<'a> {
-    /// `None` where nothing can be proven: an entry is not finite, or sums might overflow.
+    /// `None` if nothing can be proven: an entry is not finite, or sums might overflow.
     pub(super) fn new(tables: QueryTables<'a>, query: usize, layout: Layout) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude, mut widest) =
             (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
         let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
-            // To choose an instruction set takes longer than 16 entries.
+            // Choosing an instruction set takes longer than 16 entries do.
             let (least, most) =
                 if named.len() == NIBBLE { range(named) } else { isa::run(isa, Range(named)) }?;
             maxima.push(most);
@@ -137,27 +137,28 @@ impl<'a> Bounds<'a> {
         })
     }
 
-    /// Goes on with a segment of this adjustment and base.
+    /// Moves on to a segment with this adjustment and base.
     pub(super) fn enter(&mut self, adjust: Adjust<'a>, base: f32) {
         self.place = (adjust, base);
         self.is_small = self.is_small();
         self.last = (f32::NAN, None);
     }
 
-    /// Above the error of a sum of base and table entries in f32. `None` where it may overflow.
+    /// An upper bound on the error of a sum of base and table entries in f32. `None` if it may overflow.
     pub(super) fn error(&self) -> Option<f64> {
         self.is_small.then(|| self.margin())
     }
 
-    /// Above the error of a score of f32 sums, but for what a bias adds, in terms of the sum.
+    /// An upper bound on the error of a score computed from f32 sums, excluding the effect of a bias, in units of the
+    /// sum.
     fn margin(&self) -> f64 {
         let unit = f64::from(f32::EPSILON / 2.0);
         let base = f64::from(self.place.1).abs();
         2.0 * unit * (self.tables.len() + 2) as f64 * (self.magnitude + base)
     }
 
-    /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not. `None` where
-    /// nothing can be proven. Makes the byte tables anew where that pays.
+    /// The limit for a floor: vectors whose bytes sum to less may reach a score of `floor`, the others do not. `None`
+    /// if nothing can be proven. Recomputes the byte tables if that pays off.
     pub(super) fn limit(&mut self, floor: f32) -> Option<u16> {
         if floor != self.last.0 {
             self.last = (floor, self.new_limit(floor.into()));
@@ -165,12 +166,12 @@ impl<'a> Bounds<'a> {
         self.last.1
     }
 
-    /// Whether sums have 16 bits; those of 8 have limits of 8, too.
+    /// Whether sums have 16 bits; 8-bit sums have 8-bit limits.
     pub(super) fn is_long(&self) -> bool {
         self.long.is_some()
     }
 
-    /// The byte tables of the last limit.
+    /// The byte tables that the last limit refers to.
     pub(super) fn tables(&self) -> &ByteTables {
         &self.bytes
     }
@@ -206,7 +207,7 @@ impl<'a> Bounds<'a> {
                 .zip(&self.needs)
                 .for_each(|(byte, need)| *byte = ((need - least) / self.step) as u8);
         }
-        // At most FRESH + 1, or the largest of 16 bits: a sum that is saturated does not pass.
+        // At most FRESH + 1, or the largest 16-bit number: a saturated sum does not pass.
         let limit = lack / self.step + SLACK;
         (limit < f64::from(u16::MAX - 1)).then(|| limit as u16 + 1) // rounds down
     }
@@ -223,7 +224,7 @@ impl<'a> Bounds<'a> {
         sum.max(score) <= MAX_MAGNITUDE
     }
 
-    /// Finds the least table sum with each byte that reaches a floor.
+    /// Computes the least table sum that reaches a floor, for each byte.
     fn set_needs(&mut self, floor: f64) {
         let (adjust, base) = self.place;
         let (base, margin, query) = (f64::from(base), self.margin(), self.query);
@@ -247,7 +248,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// All tables to bytes, those that nibbles name first: see [`quantize`].
+/// Converts all tables to bytes, with those indexed by nibbles first: see [`quantize`].
 struct Quantize<'a> {
     nibbles: &'a mut [[u8; NIBBLE]],
     bytes: &'a mut [[u8; 256]],
@@ -281,18 +282,18 @@ impl isa::Kernel for Range<'_> {
     }
 }
 
-/// Lacks in whole steps, rounded down, at most 255.
+/// The lacks in whole steps, rounded down, at most 255.
 #[inline(always)]
 fn quantize<const K: usize>(bytes: &mut [u8; K], table: &[f32; K], most: f32, inverse: f32) {
     for (byte, &value) in bytes.iter_mut().zip(table) {
         let steps = ((most - value) * inverse).min(255.5);
-        // Adding 2²³ rounds steps − ½ to an integer, which is at most `steps`, and leaves it in the lowest bits:
-        // this vectorises everywhere, `floor` and `as u8` do not.
+        // Adding 2²³ rounds steps − ½ to an integer, which is at most `steps`, and leaves it in the lowest bits: this
+        // vectorises everywhere, unlike `floor` and `as u8`.
         *byte = ((steps - 0.5).max(0.0) + 8_388_608.0).to_bits() as u8;
     }
 }
 
-/// Least and largest value; `None` if one is not finite or too large.
+/// The smallest and largest value; `None` if one is not finite or too large.
 #[inline(always)]
 fn range(table: &[f32]) -> Option<(f32, f32)> {
     let mut least = [f32::INFINITY; 16];
@@ -320,7 +321,7 @@ fn range(table: &[f32]) -> Option<(f32, f32)> {
 mod tests {
     use super::*;
     use crate::codes::packed::{BLOCK, Line};
-    use crate::scan::kernel::Kernel;
+    use crate::scan::kernel::ScanKernel;
     use crate::scan::score::Scorer;
     use crate::scan::tables::Tables;
     use ndarray::{Array3, ArrayView3};
@@ -339,7 +340,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// 64 vectors in two segments; each one's score in turn is the floor, in any order: whoever reaches it must pass.
+        /// 64 vectors in two segments; the score of each in turn is the floor, in any order: every vector that reaches
+        /// it must pass.
         #[test]
         fn who_reaches_the_floor_passes(
             m in 1..=256usize,
@@ -378,7 +380,7 @@ mod tests {
 
             let Some(mut bounds) = Bounds::new(tables, 0, layout) else { return Ok(()) };
             let bases = [0.0, bases * (next() - 0.5)];
-            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let scores = bases.map(|base| Scorer { tables, adjust, base, layout, kernel }.block(0, &lines));
             let mut floors = scores.concat();
             if is_sorted {
@@ -401,7 +403,7 @@ mod tests {
         Tables::from_array(ArrayView3::from_shape((1, 1, 256), table).unwrap()).unwrap()
     }
 
-    /// Whether all 256 vectors of one table, times `scale`, pass where the floor is their own score.
+    /// Whether all 256 vectors of one table, times `scale`, pass if the floor is their own score.
     fn each_passes_at_its_own_score(table: &[f32; 256], scale: f32) -> bool {
         let scale = [scale; 256];
         let tables = one(table);
@@ -410,7 +412,7 @@ mod tests {
         (0..256).all(|code| {
             let lines: Vec<Line> = vec![[code as u8; BLOCK], [0; BLOCK]];
             let layout = Layout::bytes(2);
-            let kernel = Kernel::new(Isa::Scalar).unwrap();
+            let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let floor = Scorer { tables, adjust, base: 0.0, layout, kernel }.lane(0, &lines, 0);
             let mut bounds = Bounds::new(tables, 0, layout).expect("finite and small");
             bounds.enter(adjust, 0.0);
@@ -419,7 +421,7 @@ mod tests {
         })
     }
 
-    /// Products that underflow are all 0, however far the sums below 0.
+    /// Products that underflow are all 0, however far below 0 the sums are.
     #[test]
     fn what_underflows_passes() {
         let table = std::array::from_fn(|code| -1e-30 * (1 + code) as f32);

@@ -1,26 +1,26 @@
-//! Candidates whose scores are known within bounds only, until the few that may be of the k best are scored.
+//! Candidates whose scores are only known within bounds, until the few that may be among the k best are scored.
 //!
-//! Of n scores in brackets [low, high], the k-th largest is at least the k-th largest low. A vector whose high is below
-//! that is not among the k best, and does not tie with the last of them.
+//! Given n scores in brackets [low, high], the k-th largest score is at least the k-th largest low. A vector whose high
+//! is below that is not among the k best, and does not tie with the last of them.
 
-/// A vector and the bounds of its score.
+/// A vector and the bounds on its score.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) low: f32,
     pub(super) high: f32,
-    /// Its segment, and its place there.
+    /// Its segment, and its place in it.
     pub(super) segment: usize,
     pub(super) at: usize,
 }
 
-/// All candidates that may be of the k best.
+/// All candidates that may be among the k best.
 #[derive(Clone, Debug)]
 pub(super) struct Brackets {
     k: usize,
     candidates: Vec<Candidate>,
-    /// The k-th largest low of those seen, −∞ before that.
+    /// The k-th largest low seen so far, −∞ before k were seen.
     floor: f32,
-    /// Where so many have gathered, those that have fallen behind are dropped.
+    /// When this many have gathered, those that have fallen behind are dropped.
     capacity: usize,
 }
 
@@ -39,7 +39,7 @@ impl Brackets {
         }
     }
 
-    /// A score that the k best reach, −∞ if nothing is known of it.
+    /// A score that the k best reach, −∞ if none is known.
     pub(super) fn floor(&mut self) -> f32 {
         if self.floor == f32::NEG_INFINITY && self.candidates.len() >= self.k {
             self.prune();
@@ -47,7 +47,7 @@ impl Brackets {
         self.floor
     }
 
-    /// Those that are left.
+    /// The remaining candidates.
     pub(super) fn into_candidates(mut self) -> Vec<Candidate> {
         self.prune();
         self.candidates
@@ -59,7 +59,7 @@ impl Brackets {
             let (_, kth, _) = lows.select_nth_unstable_by(self.k - 1, |a, b| b.total_cmp(a));
             self.floor = self.floor.max(*kth);
             self.candidates.retain(|candidate| candidate.high >= self.floor);
-            // Not at each push again where brackets are wide and most stay.
+            // The capacity grows, to avoid pruning at each push if brackets are wide and most candidates stay.
             self.capacity = (2 * self.k + 16).max(2 * self.candidates.len());
         }
     }

@@ -1,6 +1,6 @@
-//! Which vectors each query may find, where queries differ: not what a user has already, or only what a tenant owns.
+//! Which vectors each query may find, if queries differ: not what a user already has, or only what a tenant owns.
 //!
-//! The sets of queries are looked at where vectors are scored, which few are: a scan costs next to nothing more.
+//! The sets of queries are consulted when vectors are scored, which few are: the scan costs almost nothing more.
 
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, invalid};
@@ -11,22 +11,22 @@ use std::ops::Range;
 pub enum Sets {
     /// The positions of query i are `positions[starts[i]..starts[i + 1]]`, ascending.
     Listed {
-        /// One more than queries.
+        /// One entry more than there are queries.
         starts: Vec<usize>,
-        /// Of all queries.
+        /// The positions of all queries.
         positions: Vec<u64>,
     },
-    /// Bit p % 64 of word p / 64 of query i's `n_words` stands for position p.
+    /// Bit p % 64 of word p / 64 among query i's `n_words` stands for position p.
     Marked {
-        /// Of all queries.
+        /// The words of all queries.
         words: Vec<u64>,
-        /// Of one query.
+        /// Words per query.
         n_words: usize,
     },
 }
 
 impl Sets {
-    /// Lists that are sorted here.
+    /// Takes positions as lists, and sorts them.
     ///
     /// # Errors
     /// `starts` do not ascend from 0 to the number of positions.
@@ -60,14 +60,14 @@ impl Sets {
     }
 }
 
-/// Sets for the queries of a search; by default they may all find all.
+/// Sets for the queries of a search; by default every query may find everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Each<'a> {
-    /// Nothing but these.
+    /// Only these may be found.
     pub only: Option<&'a Sets>,
-    /// None of these.
+    /// None of these may be found.
     pub except: Option<&'a Sets>,
-    /// The first query of the search is this one of the sets'.
+    /// The number in the sets of the first query of the search.
     pub first: usize,
 }
 
@@ -108,12 +108,12 @@ enum Set<'a> {
 }
 
 impl Own<'_> {
-    /// Whether what it may find is named, rather than what it may not.
+    /// Whether the set lists what the query may find, rather than what it may not.
     pub(super) fn is_named(&self) -> bool {
         self.only.is_some()
     }
 
-    /// Which of 64 positions from `first` on it may find.
+    /// Which of the 64 positions from `first` on it may find.
     pub(crate) fn word(&self, first: u64) -> u64 {
         let only = self.only.map_or(u64::MAX, |set| set.word(first));
         match self.except {
@@ -122,8 +122,8 @@ impl Own<'_> {
         }
     }
 
-    /// What of it lies in a range of positions. `skipped` says how much lay below the last range, since most often the
-    /// next one is above.
+    /// The part of the sets in a range of positions. `skipped` tells how much lay below the previous range: the next
+    /// one usually lies above it.
     pub(super) fn within(self, range: &Range<u64>, skipped: &mut [usize; 2]) -> Self {
         let [only, except] = skipped;
         Self {
@@ -132,7 +132,7 @@ impl Own<'_> {
         }
     }
 
-    /// The first block of `blocks`, the first of which begins at `first`, where it may find something.
+    /// The first of `blocks`, which start at position `first`, where it may find something.
     pub(super) fn first_block(&self, first: u64, blocks: Range<usize>) -> usize {
         let at = |block: usize| first + ((block - blocks.start) * BLOCK) as u64;
         match self.only {
@@ -148,7 +148,8 @@ impl Own<'_> {
         }
     }
 
-    /// How many it may find of `n` positions that `allowed` marks, a word for 64 of the `len` from `first` on.
+    /// How many of the `n` positions that `allowed` marks it may find; `allowed` has one word per 64 of the `len`
+    /// positions from `first` on.
     pub(super) fn count(&self, first: u64, len: usize, (allowed, n): (Option<&[u64]>, usize)) -> usize {
         let marked = |at: usize| allowed.is_none_or(|words| words[at / BLOCK] >> (at % BLOCK) & 1 == 1);
         let range = first..first + len as u64;
@@ -156,7 +157,7 @@ impl Own<'_> {
             let from = positions.partition_point(|&position| position < range.start);
             let within = positions[from..].iter().take_while(|position| range.contains(position));
             let mut last = None;
-            // One that is there twice is one.
+            // Repeated positions count once.
             let distinct = within.filter(|&&position| last.replace(position) != Some(position));
             distinct.filter(|&&position| counts(position) && marked((position - first) as usize)).count()
         };
@@ -177,7 +178,7 @@ impl Own<'_> {
     }
 }
 
-/// Which bits of a block are there, of `len` positions.
+/// Which bits of a block exist, given `len` positions.
 fn filled(len: usize, block: usize) -> u64 {
     match len - block * BLOCK {
         rest @ 0..BLOCK => (1 << rest) - 1,
@@ -190,7 +191,7 @@ impl<'a> Set<'a> {
         let Set::Listed(positions) = self else { return self };
         let is_above = skipped.checked_sub(1).is_none_or(|last| positions[last] < range.start);
         let mut from = if is_above { *skipped } else { 0 };
-        // A few steps are the rule; after a jump they are searched.
+        // Usually a few steps suffice; after a jump, a binary search follows.
         let near = positions[from..].iter().take(8).take_while(|&&position| position < range.start).count();
         from += match near {
             8 => positions[from..].partition_point(|&position| position < range.start),
@@ -201,7 +202,7 @@ impl<'a> Set<'a> {
         Set::Listed(&positions[from..from + n])
     }
 
-    /// Which of 64 positions from `first` on are in it.
+    /// Which of the 64 positions from `first` on are in the set.
     fn word(self, first: u64) -> u64 {
         match self {
             Set::Listed(positions) => {

@@ -1,15 +1,16 @@
-//! What is done with the best of each query before they are returned.
+//! Processing the best of each query before they are returned.
 
 use super::topk::Key;
 use crate::error::Result;
 use crate::monitor::Counter;
 
-/// What becomes of the best that a query found, before the next queries are gone through.
+/// Processes the best that a query found, before the next queries are searched.
 pub(crate) trait Finish: Sync {
-    /// Bytes that finishing one of the best reads.
+    /// Bytes that are read to finish one of the best.
     fn n_bytes(&self) -> usize;
-    /// Asks for them.
+    /// Prefetches those bytes.
     fn prefetch(&self, key: Key);
-    /// What is returned of a query in the place of the best. `are_asked`: [`prefetch`](Self::prefetch) was called for each of them.
+    /// Returns what replaces the best of a query. `are_asked`: [`prefetch`](Self::prefetch) was called for each of
+    /// them.
     fn finish(&self, query: usize, best: &[Key], are_asked: bool, counter: &Counter<'_>) -> Result<Vec<Key>>;
 }

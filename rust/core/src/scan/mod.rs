@@ -1,15 +1,16 @@
 //! The search: the k largest scores of each query over all packed codes.
 //!
-//! **What is returned** is defined to the bit, whatever the instruction set, number of threads, batch or chunk size:
-//! the k best by score descending, then position ascending, where a score is the sum of f32 table entries added in the
-//! order m = 0 … M−1, from the probe's base, times the scale or plus the bias if there is one; NaN counts as −∞. Where a
-//! [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure, to its last bit.
+//! **The result** is defined to the bit, whatever the instruction set, number of threads, batch or chunk size: the k
+//! best by descending score, then ascending position, where a score is the sum of f32 table entries added in the order
+//! m = 0 … M−1, starting from the probe's base, times the scale or plus the bias if there is one; NaN counts as −∞. If
+//! a [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure, to its last
+//! bit.
 //!
-//! **How.** A `plan` divides the work: who passes over which codes, in what order. Each query keeps the k best so far and
-//! with them a floor. `bounds` turns the floor and the query's tables into byte tables and a limit; a `kernel` marks, 64
-//! vectors at a time, those that may reach the floor; these few are scored in f32 (`score`) and offered to the top k, or
-//! their scores are bounded (`brackets`), and those that may be of the k best at last are scored by the measure. The
-//! kernel is the only part written per instruction set.
+//! **How it works.** A `plan` divides the work: who scans which codes, in what order. Each query keeps the k best so
+//! far, which give a floor. `bounds` turns the floor and the query's tables into byte tables and a limit; a `kernel`
+//! marks, 64 vectors at a time, those that may reach the floor; these few are scored in f32 (`score`) and offered to
+//! the top k, or their scores are bounded (`brackets`), and those that may be among the k best in the end are scored by
+//! the measure. The kernel is the only part written per instruction set.
 
 mod adjust;
 mod bounds;
@@ -40,13 +41,13 @@ use plan::Plan;
 use rayon::prelude::*;
 
 /// Finds the `k` best vectors of `segments` for each query of `tables`, on the threads of the current rayon pool. Each
-/// query searches the segments that `probes` names.
+/// query searches the segments that `probes` lists for it.
 ///
-/// `monitor` hears of vectors × queries, once a chunk.
+/// `monitor` is told the number of vectors × queries, once per chunk.
 ///
 /// # Errors
-/// Codes are not of as many columns as `tables` and adjustment ask for, segments differ in kind, something is of another
-/// length or value than said there, this machine lacks `isa`, or the monitor stops the search.
+/// The codes do not have as many columns as `tables` and the adjustment require, segments differ in kind, something has
+/// a different length or value than documented, this machine lacks `isa`, or the monitor stops the search.
 pub fn search(
     segments: &[Segment<'_>],
     probes: Probes<'_>,
@@ -58,10 +59,10 @@ pub fn search(
     search_each(segments, (probes, Each::default()), tables, k, isa, monitor)
 }
 
-/// Like [`search`], where queries may find different vectors.
+/// Like [`search`], but each query may be limited to different vectors.
 ///
 /// # Errors
-/// Those of [`search`], or sets of fewer queries.
+/// The errors of [`search`], or sets for fewer queries.
 pub fn search_each(
     segments: &[Segment<'_>],
     of: (Probes<'_>, Each<'_>),
@@ -98,11 +99,11 @@ pub(crate) fn search_ordered(
     Ok(hits)
 }
 
-/// All vectors that score a floor or more, best first, ties to the lower position; like [`search_each`] in all else.
-/// `floors` has a number for each query.
+/// All vectors that score a floor or more, best first, ties to the lower position; otherwise like [`search_each`].
+/// `floors` has one number per query.
 ///
 /// # Errors
-/// Those of [`search_each`].
+/// The errors of [`search_each`].
 pub(crate) fn above(
     segments: &[Segment<'_>],
     (probes, each): (Probes<'_>, Each<'_>),
@@ -119,7 +120,7 @@ pub(crate) fn above(
     plan.run(&queries, |query, _| floors[query], &Counter::new(monitor, plan.work()))
 }
 
-/// Like [`search_each`], but returns what `finish` makes of the k best of each query, which come in any order.
+/// Like [`search_each`], but returns what `finish` makes of the k best of each query, in any order.
 pub(crate) fn search_finished(
     segments: &[Segment<'_>],
     of: (Probes<'_>, Each<'_>),
@@ -138,7 +139,8 @@ pub(crate) fn search_finished(
     plan.is_sorted = false;
     let counter = Counter::new(monitor, plan.work());
     let (parts, groups) = plan.split(queries.len());
-    // The results of one query after another, or of a group: of several errors, that of the first query is returned.
+    // The results of one query after another, or of a group: if there are several errors, that of the first query is
+    // returned.
     let found: Vec<Result<Vec<Vec<Key>>>> = if plan.is_by_query && parts.len() == 1 {
         let groups = groups.into_par_iter().with_max_len(1);
         groups.map(|group| plan.run_finished(group, finish, &counter)).collect()

@@ -1,6 +1,6 @@
-//! What a search is for: the codes, the queries, and what each of them may find.
+//! The task of a search: the codes, the queries, and what each of them may find.
 
-use super::kernel::Kernel;
+use super::kernel::ScanKernel;
 use super::tables::Tables;
 use super::{Each, Probe, Probes, Segment};
 use crate::codes::packed::BLOCK;
@@ -10,8 +10,8 @@ use rayon::prelude::*;
 
 /// Queries that share a pass over the codes.
 pub(super) const GROUP: usize = 64;
-/// How many queries of a group must go through a segment, on average, for all to pass over it together. Up to there it is
-/// better that each query goes through its best segments first, with its tables in the nearest cache.
+/// How many queries of a group must search a segment, on average, for all to scan it together. Below that it is better
+/// for each query to go through its best segments first, with its tables in the nearest cache.
 const SHARED: usize = 8;
 
 /// What is the same for all queries of a search.
@@ -20,13 +20,13 @@ pub(super) struct Plan<'a> {
     pub(super) probes: Probes<'a>,
     pub(super) each: Each<'a>,
     pub(super) tables: &'a Tables,
-    pub(super) kernel: Kernel,
-    /// Of each query, the vectors that it may find.
+    pub(super) kernel: ScanKernel,
+    /// The number of vectors that each query may find.
     pub(super) n: Vec<usize>,
-    /// Before each segment, the blocks of those before it; and all of them.
+    /// The number of blocks before each segment; and the total.
     pub(super) starts: Vec<usize>,
     pub(super) k: usize,
-    /// Whether the best are wanted in order.
+    /// Whether the best are returned in order.
     pub(super) is_sorted: bool,
     /// Whether each query goes through its segments alone, best first, since few queries share a segment.
     pub(super) is_by_query: bool,
@@ -40,7 +40,7 @@ impl<'a> Plan<'a> {
         k: usize,
         isa: Isa,
     ) -> Result<Self> {
-        let kernel = Kernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
+        let kernel = ScanKernel::new(isa).ok_or_else(|| invalid!("this machine lacks {}", isa.name()))?;
         probes.check(segments.len(), tables.n_queries())?;
         each.check(tables.n_queries())?;
         let mut starts = vec![0];
@@ -107,7 +107,7 @@ impl<'a> Plan<'a> {
         self.k.min(self.n[query])
     }
 
-    /// Vectors that all queries together pass over.
+    /// Vectors that all queries together scan.
     pub(super) fn work(&self) -> u64 {
         let of = |segment: usize| self.segments[segment].codes.len() as u64;
         match self.probes {

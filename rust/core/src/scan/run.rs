@@ -1,5 +1,5 @@
-//! How the work of a search is divided: which threads pass over which codes for which queries, in what order, and how
-//! what they find becomes the best of each query.
+//! How the work of a search is divided: which threads scan which codes for which queries, in what order, and how their
+//! finds are merged into the best of each query.
 
 use super::brackets::{Brackets, Candidate};
 use super::finish::Finish;
@@ -15,28 +15,28 @@ use crate::parallel;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Bytes of codes that all queries of a group pass over before the next: they stay in L2.
+/// Bytes of codes that all queries of a group scan before the next chunk: they stay in L2.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Blocks in a row that a sample takes.
+/// Consecutive blocks that a sample takes.
 const SAMPLE_RUN: usize = 8;
-/// Blocks below which it does not pay to split the codes between threads.
+/// Blocks below which splitting the codes between threads does not pay off.
 const MIN_PART: usize = 256;
-/// Lines of the next segment that are asked for while one is gone through.
+/// Lines of the next segment that are prefetched while one is scanned.
 const AHEAD: usize = 64;
-/// Bytes that are asked for ahead, at most: they wait in L2 while another query goes through its segments.
+/// The most bytes that are prefetched: they wait in L2 while another query goes through its segments.
 const ASKED_BYTES: usize = 256 << 10;
-/// Vectors that a query passes over alone between two reports.
+/// Vectors that a query scans alone between two reports.
 const HEARD: usize = 1 << 16;
 /// Candidates that a measure scores before another thread may take some.
 const MEASURED: usize = 128;
 
 impl Plan<'_> {
-    /// [`split`] of all blocks and so many queries.
+    /// [`split`] of all blocks and this many queries.
     pub(super) fn split(&self, n_queries: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
         split(self.starts[self.segments.len()], n_queries, rayon::current_num_threads())
     }
 
-    /// The at most k best of each of `queries`, which are all there are.
+    /// The at most k best for each of `queries`, which are all there are.
     pub(super) fn run_all(
         &self,
         queries: Vec<usize>,
@@ -45,7 +45,7 @@ impl Plan<'_> {
     ) -> Result<Vec<Vec<Key>>> {
         let guess = |query: usize, share: usize| self.guess(query, share);
         let mut found = self.run(&queries, guess, counter)?;
-        // A guess that was too high: hardly ever (see `guess`).
+        // The guess was too high, which hardly ever happens (see `guess`).
         let missed: Vec<usize> =
             queries.into_iter().filter(|&query| found[query].len() < self.k(query)).collect();
         if !missed.is_empty() {
@@ -55,8 +55,8 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// What `finish` makes of the best of some queries, each of which goes through its segments alone. While one does, what
-    /// finishing the one before will read is on its way from memory.
+    /// What `finish` makes of the best of some queries, each of which goes through its segments alone. During that
+    /// time, the data needed to finish the previous query is being fetched from memory.
     pub(super) fn run_finished(
         &self,
         queries: Range<usize>,
@@ -81,8 +81,8 @@ impl Plan<'_> {
         Ok(finished)
     }
 
-    /// The at most k best of each of `queries`, sorted, of those that reach what `guess` says of a query, where a sample
-    /// may be 1 / `share` of the codes: fewer than k where that is too high.
+    /// The at most k best of each of `queries`, sorted, among those that reach the `guess` for the query, which may use
+    /// a sample of 1 / `share` of the codes: fewer than k if the guess is too high.
     pub(super) fn run(
         &self,
         queries: &[usize],
@@ -112,7 +112,7 @@ impl Plan<'_> {
             let found = found.into_iter().flatten().zip(queries).map(|(found, &query)| (query, [found]));
             return Ok(self.merge_all(found));
         }
-        // Of each query, what was found in every part.
+        // For each query, what was found in every part.
         let mut merged: Vec<Vec<(f32, Found)>> = queries.iter().map(|_| Vec::new()).collect();
         let of = groups.iter().flat_map(|group| parts.iter().map(move |_| group));
         for (found, group) in found.into_iter().zip(of) {
@@ -121,24 +121,24 @@ impl Plan<'_> {
         Ok(self.merge_all(queries.iter().copied().zip(merged)))
     }
 
-    /// The best of each query, of what was found in all parts.
+    /// The best of each query, merged from what was found in all parts.
     fn merge_all<T: IntoIterator<Item = (f32, Found)> + Send>(
         &self,
         found: impl Iterator<Item = (usize, T)>,
     ) -> Vec<Vec<Key>> {
         let merge = |(query, found): (usize, T)| self.merge(query, found);
         match self.segments[0].adjust.measure() {
-            // It takes time to measure.
+            // Measuring takes time, so it is done in parallel.
             Some(_) => found.collect::<Vec<_>>().into_par_iter().map(merge).collect(),
             None => found.map(merge).collect(),
         }
     }
 
-    /// A score that the k best most likely reach: the floor to start with.
+    /// A score that the k best most likely reach: the initial floor.
     ///
-    /// From a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the sample,
-    /// where k / share are expected; `rank` is three standard deviations and some more above that.
-    /// Without a guess, k · (1 + ln(n / k)) vectors are scored that turn out not to be of the best; with it, some 4 k.
+    /// Computed from a sample of 1 / `share` of the codes. It is too high if `rank` or more of the k best are in the
+    /// sample, where k / share are expected; `rank` is a little more than three standard deviations above that. Without
+    /// a guess, k · (1 + ln(n / k)) vectors are scored in vain; with it, about 4 k.
     fn guess(&self, query: usize, share: usize) -> f32 {
         if self.is_by_query {
             return f32::NEG_INFINITY; // The best segments come first, and raise the floor as fast.
@@ -151,7 +151,7 @@ impl Plan<'_> {
             return f32::NEG_INFINITY;
         }
         let mut sample = Scanner::new(self, query, rank, f32::NEG_INFINITY);
-        // Blocks of the query's segments, counted through: those before, and the next run.
+        // Blocks of the query's segments, numbered through all of them: those before, and the next run.
         let (mut before, mut next) = (0, 0);
         for Probe { segment, base } in self.probes.of(query, self.segments.len()) {
             let n_blocks = self.segments[segment].codes.n_blocks();
@@ -165,7 +165,8 @@ impl Plan<'_> {
         sample.floor()
     }
 
-    /// What a query finds in its segments, those of the largest base first. Meanwhile `ask` is called for each of so many numbers.
+    /// What a query finds in its segments, in descending order of their bases. Meanwhile `ask` is called for all
+    /// numbers below `n_asked`, a few at a time.
     fn scan_alone(
         &self,
         query: usize,
@@ -175,7 +176,7 @@ impl Plan<'_> {
     ) -> Result<(f32, Found)> {
         let mut scanner = Scanner::new(self, query, self.k(query), guess);
         let mut probes: Vec<Probe> = self.probes.of(query, self.segments.len()).collect();
-        // Sets of a query's own are gone through in order.
+        // A query's own sets are traversed in order.
         if self.each.is_all() {
             probes.sort_unstable_by(|a, b| b.base.total_cmp(&a.base));
         }
@@ -184,8 +185,8 @@ impl Plan<'_> {
             ask(n_asked * i / probes.len()..n_asked * (i + 1) / probes.len());
             let codes = self.segments[at].codes;
             if let Some(next) = probes.get(i + 1) {
-                // The kernel asks for a line of the next segment with each of this one: for all, but where this one is shorter, or
-                // is not filtered.
+                // With each line of this segment the kernel prefetches one of the next. The rest must be prefetched
+                // here if this segment is shorter, or is not filtered.
                 let next = self.segments[next.segment].codes;
                 let asked = if i == 0 || codes.n_blocks() > CALL { 0 } else { codes.n_blocks() };
                 let more =
@@ -212,7 +213,7 @@ impl Plan<'_> {
         Ok((scanner.guess(), scanner.into_found()))
     }
 
-    /// Takes all scanners over `blocks` of all segments, chunk by chunk.
+    /// Runs all scanners over `blocks` of all segments, chunk by chunk.
     fn scan(
         &self,
         scanners: &mut [(usize, Scanner<'_>)],
@@ -224,7 +225,7 @@ impl Plan<'_> {
             self.probes.of(query, n_segments).map(move |probe| (probe.segment, i, probe.base))
         });
         let mut visits: Vec<(usize, usize, f32)> = visits.collect();
-        // Those of one query are in order.
+        // The segments of a single query are in order.
         if scanners.len() > 1 {
             visits.sort_unstable_by_key(|&(segment, i, _)| (segment, i));
         }
@@ -248,7 +249,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The best of a query over all parts, sorted; `found` says of each part the guess and what was found.
+    /// The best of a query over all parts, sorted; `found` gives, for each part, the guess and what was found.
     fn merge(&self, query: usize, found: impl IntoIterator<Item = (f32, Found)>) -> Vec<Key> {
         let k = self.k(query);
         let mut found = found.into_iter().peekable();
@@ -256,7 +257,7 @@ impl Plan<'_> {
         while let Some((part_guess, part)) = found.next() {
             guess = guess.max(part_guess);
             match part {
-                // The only one.
+                // The only part.
                 Found::Known(keys) if best.is_empty() && found.peek().is_none() => return keys,
                 Found::Known(keys) => keys.into_iter().for_each(|key| best.push(key)),
                 Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
@@ -270,7 +271,7 @@ impl Plan<'_> {
                     let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
                     Key::new(measure.score(query, &code, segment.list), segment.position(at))
                 });
-            // Those below the guess were not all looked for.
+            // The search did not look for all vectors below the guess.
             let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();
             measured.into_iter().for_each(|key| best.push(key));
         }
@@ -278,12 +279,12 @@ impl Plan<'_> {
     }
 }
 
-/// Ranges of blocks and of queries; each thread takes one of each at a time.
+/// Splits into ranges of blocks and of queries; each thread takes one of each at a time.
 ///
-/// Queries are split if every thread gets some that share a pass over the codes; else the codes are.
+/// Queries are split if every thread gets some that share a pass over the codes; otherwise the codes are split.
 fn split(n_blocks: usize, n_queries: usize, n_threads: usize) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
     if n_queries >= 4 * n_threads {
-        // As many groups for each thread, none above GROUP.
+        // The same number of groups for each thread, none larger than GROUP.
         let n_groups = n_threads * n_queries.div_ceil(n_threads * GROUP);
         return (ranges(n_blocks, n_blocks), ranges(n_queries, n_queries.div_ceil(n_groups)));
     }

@@ -1,11 +1,11 @@
-//! One query on its way over the codes.
+//! A query on its way over the codes.
 
 use super::Segment;
 use super::adjust::Measure;
 use super::bounds::Bounds;
 use super::brackets::{Brackets, Candidate};
 use super::each::Own;
-use super::kernel::{AHEAD, Kernel, TOGETHER};
+use super::kernel::{AHEAD, ScanKernel, TOGETHER};
 use super::plan::Plan;
 use super::score::Scorer;
 use crate::codes::packed::{BLOCK, Line};
@@ -13,58 +13,58 @@ use crate::isa;
 use crate::scan::topk::{Key, TopK};
 use std::ops::Range;
 
-/// Blocks given to the kernel at once, between two looks at the floor.
+/// Blocks passed to the kernel at once, between two looks at the floor.
 pub(super) const CALL: usize = 64;
-/// Room for so many vectors of a call: as a rule they are fewer.
+/// Initial room for the scored vectors of a call; usually there are fewer.
 const SCORED: usize = 512;
-/// Where fewer than one vector in so many blocks is allowed, scoring them right away is faster than filtering first.
+/// If fewer than one vector in this many blocks is allowed, scoring them directly is faster than filtering first.
 const SPARSE: usize = 4;
 
 /// The k best of a query so far.
 pub(super) struct Scanner<'a> {
     segments: &'a [Segment<'a>],
     query: usize,
-    /// The segment that it is in, if it has been in one.
+    /// The present segment, if there is one.
     at: usize,
     scorer: Scorer<'a>,
-    kernel: Kernel,
-    /// What comes after the segment that it is in.
+    kernel: ScanKernel,
+    /// The lines that follow the present segment.
     soon: &'a [Line],
-    /// Vectors that score less are not looked for.
+    /// The search does not look for vectors that score less.
     guess: f32,
     /// `None`: every vector is scored.
     bounds: Option<Bounds<'a>>,
     best: Best<'a>,
-    /// Which vectors it may find, if not all that the segments allow.
+    /// Which vectors the query may find, if not all that the segments allow.
     own: Option<Own<'a>>,
-    /// What of that is in the blocks that it is at, and how much is below them.
+    /// The part of that in the present blocks, and how much is below them.
     here: (Own<'a>, [usize; 2]),
-    /// Blocks seen.
+    /// Blocks seen so far.
     seen: usize,
-    /// Whether the best are wanted in order.
+    /// Whether the best are returned in order.
     is_sorted: bool,
-    /// Vectors to be scored, and their scores: kept from call to call.
+    /// Vectors to be scored, and their scores; reused from call to call.
     scored: (Vec<u16>, Vec<f32>),
 }
 
-/// What is kept of the vectors that were scored.
+/// What is kept of the scored vectors.
 enum Best<'a> {
-    /// By their table sums.
+    /// The best by their table sums.
     Known(TopK),
-    /// By the bounds that table sums give.
+    /// The candidates by the bounds that table sums give.
     Bracketed(Brackets, &'a dyn Measure),
 }
 
 /// What a scanner found.
 pub(super) enum Found {
-    /// The best, in order if they are wanted so.
+    /// The best, in order if requested.
     Known(Vec<Key>),
-    /// Some, the best among them.
+    /// Some candidates, which include the best.
     Bracketed(Vec<Candidate>),
 }
 
 impl<'a> Scanner<'a> {
-    /// For the `k` best for query `query`, and no vector that scores less than `guess`.
+    /// A scanner for the `k` best for query `query`, which does not look for vectors that score less than `guess`.
     pub(super) fn new(plan: &'a Plan<'a>, query: usize, k: usize, guess: f32) -> Self {
         let (tables, segment) = (plan.tables.query(query), &plan.segments[0]);
         let best = match segment.adjust.measure() {
@@ -95,12 +95,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scores below this were not looked for.
+    /// The search did not look for all scores below this.
     pub(super) fn guess(&self) -> f32 {
         self.guess
     }
 
-    /// What was found: the k best among it, but for those below the guess.
+    /// What was found: it includes the k best, except those below the guess.
     pub(super) fn into_found(self) -> Found {
         match self.best {
             Best::Known(found) if !self.is_sorted && self.guess == f32::NEG_INFINITY => {
@@ -122,7 +122,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The score that a vector must reach to be of the k best, −∞ if nothing is known of it.
+    /// The score that a vector must reach to be among the k best, −∞ if none is known.
     pub(super) fn floor(&mut self) -> f32 {
         let floor = match &mut self.best {
             Best::Known(found) => {
@@ -134,18 +134,18 @@ impl<'a> Scanner<'a> {
         floor.max(self.guess)
     }
 
-    /// The lines that it goes on to after the segment that it is told of next: kernels ask for them.
+    /// Sets the lines that follow the next segment, which kernels then prefetch.
     pub(super) fn then(&mut self, soon: &'a [Line]) {
         self.soon = soon;
     }
 
-    /// How many bytes ahead of a line the one is that a kernel asks for, where it goes through some `blocks`.
+    /// How many bytes ahead of a line a kernel prefetches while it processes some `blocks`.
     fn ahead(&self, blocks: &Range<usize>) -> isize {
         let codes = &self.segments[self.at].codes;
         let m = codes.n_lines();
         let left = (codes.n_blocks() - blocks.end) * m;
         if left < AHEAD && !self.soon.is_empty() {
-            // Line by line, those of a long segment from the last call on.
+            // Line by line; in a long segment, starting from the last call.
             let start = if codes.n_blocks() > CALL { blocks.start } else { 0 };
             let all = codes.lines(start..codes.n_blocks());
             return (self.soon.as_ptr() as isize).wrapping_sub(all.as_ptr() as isize);
@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
         (AHEAD.max(TOGETHER * m) * size_of::<Line>()) as isize
     }
 
-    /// Takes some more blocks of a segment that it probes from `base`, each of which must be taken once.
+    /// Scans some more blocks of a segment that it probes from `base`; each block must be scanned once.
     pub(super) fn scan(&mut self, (segment, base): (usize, f32), mut blocks: Range<usize>) {
         if self.at != segment {
             self.at = segment;
@@ -164,7 +164,7 @@ impl<'a> Scanner<'a> {
             }
         }
         loop {
-            // Without a guess the floor rises fast at first: look at it often.
+            // Without a guess the floor rises fast at first, so it is checked often.
             let size = if self.guess > f32::NEG_INFINITY { CALL } else { (self.seen / 4).clamp(1, CALL) };
             let call = self.next_call(blocks.clone(), size);
             if call.is_empty() {
@@ -176,7 +176,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// At most `size` of `blocks`, from the first one with an allowed vector on.
+    /// At most `size` of `blocks`, starting at the first one with an allowed vector.
     fn next_call(&self, mut blocks: Range<usize>, size: usize) -> Range<usize> {
         if let Some(allowed) = self.segments[self.at].allowed {
             let words = &allowed[blocks.clone()];
@@ -232,11 +232,12 @@ impl<'a> Scanner<'a> {
         self.score_all(blocks, lines);
     }
 
-    /// Scores the vectors in `hits`, a word per block. The bits of `marked` say which words are not 0.
+    /// Scores the vectors in `hits`, which has one word per block. The bits of `marked` tell which words are not 0.
     fn score_marked(&mut self, blocks: Range<usize>, lines: &[Line], hits: &[u64], marked: u64) {
         let segment = &self.segments[self.at];
         let m = segment.codes.n_lines();
-        // First which, then their scores, then those that are good: three loops that a processor runs ahead in.
+        // First the vectors, then their scores, then the good ones among them: three loops that a processor can run
+        // ahead in.
         let (mut vectors, mut scores) = std::mem::take(&mut self.scored);
         vectors.clear();
         scores.clear();
@@ -276,7 +277,7 @@ impl<'a> Scanner<'a> {
     fn bracket(&mut self, block: usize, lines: &[Line], lane: usize, sum: f32) {
         let Best::Bracketed(brackets, measure) = &mut self.best else { return };
         let at = block * BLOCK + lane;
-        // Without bounds nothing is known of the rounding either.
+        // Without bounds nothing is known about the rounding either.
         let (low, high) = match self.bounds.as_ref().and_then(Bounds::error) {
             Some(error) => {
                 let sum = f64::from(sum);
@@ -302,19 +303,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What sets of a query name the first vector of a block by.
+    /// The number by which the sets of a query identify the first vector of a block.
     fn position(&self, block: usize) -> u64 {
         self.segments[self.at].first + (block * BLOCK) as u64
     }
 }
 
-/// Which of at most 64 words are not 0: few are, and the others need not be looked at.
+/// Which of at most 64 words are not 0: few are, and the others can be skipped.
 #[inline]
 fn marked(words: &[u64]) -> u64 {
     words.iter().rev().fold(0, |marked, &word| marked << 1 | u64::from(word != 0))
 }
 
-/// The positions of the bits set.
+/// The positions of the set bits.
 #[inline]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

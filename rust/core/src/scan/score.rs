@@ -1,29 +1,29 @@
 //! The table sums, which score every candidate, or bound its score.
 
 use super::adjust::Adjust;
-use super::kernel::Kernel;
+use super::kernel::ScanKernel;
 use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, Layout, Line};
 use crate::scan::tables::QueryTables;
 
-/// Vectors below which nibbles are looked up one by one: to gather the codes of 16 takes as long, however few they are. A scan without
-/// lists has two or three in a call, mostly.
+/// The number of vectors below which nibbles are looked up one by one: gathering the codes of 16 takes the same time,
+/// however few there are. In a scan without lists, a call usually has two or three.
 const FEW: usize = 6;
 
-/// The sums of one query in one segment: entries of its tables added in order, from the base; times the scale; plus
-/// the bias.
+/// The sums of one query in one segment: entries of its tables added in order, starting from the base; times the scale;
+/// plus the bias.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scorer<'a> {
     pub(super) tables: QueryTables<'a>,
     pub(super) adjust: Adjust<'a>,
     pub(super) base: f32,
     pub(super) layout: Layout,
-    pub(super) kernel: Kernel,
+    pub(super) kernel: ScanKernel,
 }
 
 impl Scorer<'_> {
-    /// Scores all vectors of block `block`, whose lines are `lines`. What lies beyond the last vector is of no meaning.
+    /// Scores all vectors of block `block`, whose lines are `lines`. Entries beyond the last vector are meaningless.
     pub(super) fn block(&self, block: usize, lines: &[Line]) -> [f32; BLOCK] {
         let mut sums = [self.base; BLOCK];
         for (column, table) in self.tables.iter().enumerate() {
@@ -54,7 +54,8 @@ impl Scorer<'_> {
         if self.adjust.n_columns() > 0 { self.adjusted(sum, block, lines, lane) } else { sum }
     }
 
-    /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i / 64.
+    /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i
+    /// / 64.
     pub(super) fn some(&self, first: usize, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
         let is_done = self.adjust.n_columns() == 0
             && match (self.layout.n_nibbles(), self.layout.n_lines()) {
@@ -75,7 +76,7 @@ impl Scorer<'_> {
     }
 
     /// [`some`](Self::some) for `M` lines of bytes: additions in the order of [`lane`](Self::lane), in a loop without a
-    /// branch. `false`: not of these tables.
+    /// branch. Returns `false` if it is not for these tables.
     fn of_bytes<const M: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
         let Some(tables) = self.tables.of_width::<MAX_CODEWORDS>() else { return false };
         let Ok(tables) = <&[_; M]>::try_from(tables) else { return false };
@@ -91,7 +92,7 @@ impl Scorer<'_> {
         true
     }
 
-    /// As [`of_bytes`](Self::of_bytes), for `P` lines of two nibbles.
+    /// Like [`of_bytes`](Self::of_bytes), for `P` lines of two nibbles.
     fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
         let Some(tables) = self.tables.of_width::<NIBBLE>() else { return false };
         let Ok(pairs) = <&[[_; 2]; P]>::try_from(tables.as_chunks().0) else { return false };

@@ -1,30 +1,31 @@
-//! What a search goes over: segments of codes, and for each query those that it probes.
+//! What a search covers: segments of codes, and for each query those that it probes.
 
 use super::adjust::Adjust;
 use crate::codes::packed::{BLOCK, PackedView};
 use crate::error::{Result, invalid};
 use crate::scan::tables::Tables;
 
-/// Codes that are searched as one: they share levels, and their positions follow one another.
+/// Codes that are searched as one: they share levels, and have consecutive positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// The codes, and a column more where [`adjust`](Self::adjust) takes one.
+    /// The codes, with an additional column if [`adjust`](Self::adjust) uses one.
     pub codes: PackedView<'a>,
-    /// What changes the scores of its vectors beside the tables.
+    /// How the scores of its vectors are adjusted.
     pub adjust: Adjust<'a>,
-    /// The vectors that may be found: bit i of word b stands for vector 64 b + i; as many words as the codes have blocks.
+    /// The vectors that may be found: bit i of word b stands for vector 64 b + i; as many words as the codes have
+    /// blocks.
     pub allowed: Option<&'a [u64]>,
-    /// The position of the first of its codes; where [`positions`](Self::positions) are given, what sets of a query name
-    /// it by.
+    /// The position of the first of its codes; if [`positions`](Self::positions) are given, the number by which sets of
+    /// a query identify it.
     pub first: u64,
-    /// Which of the codes are its own, where its first block and its last hold others too: from this one up to that. Those
-    /// of a list are: lists lie end to end.
+    /// The range of the codes that belong to the segment, if its first block and its last also hold others. This is so
+    /// for lists, which lie end to end.
     pub within: (usize, usize),
-    /// The position of each of the codes, where they do not follow one another from [`first`](Self::first) on.
+    /// The position of each of the codes, if they are not consecutive from [`first`](Self::first) on.
     pub positions: Option<&'a [u32]>,
-    /// The list that a [`Measure`](super::Measure) is told of.
+    /// The list that a [`Measure`](super::Measure) is given.
     pub list: u32,
-    /// What [`positions`](Self::positions) are raised by.
+    /// The offset added to [`positions`](Self::positions).
     pub before: u64,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Segment<'a> {
             return Err(invalid!("allowed has {words} words of 64 vectors, the codes have {blocks} blocks"));
         }
         let (from, to) = self.within;
-        // Blocks without a vector of its own would be gone through for nothing.
+        // Scanning blocks without a vector of its own would be a waste.
         if from > to || from >= BLOCK.max(1) || to > self.codes.len() || to + BLOCK <= self.codes.len() {
             return Err(invalid!("a segment is {from} to {to} of {} codes", self.codes.len()));
         }
@@ -101,10 +102,10 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// A segment that a query searches, and what the scores of its vectors begin with.
+/// A segment that a query searches, and the base of the scores of its vectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probe {
-    /// Which of the search's segments.
+    /// The number of the segment.
     pub segment: usize,
     /// The table sums are added to this number; finite.
     pub base: f32,
@@ -115,7 +116,7 @@ pub struct Probe {
 pub enum Probes<'a> {
     /// Every query searches all segments, from base 0.
     All,
-    /// Those of each query, in ascending order of their segments, none twice.
+    /// For each query, the segments it searches, in ascending order and without repetition.
     Each(&'a [Vec<Probe>]),
 }
 

@@ -18,8 +18,8 @@ use std::ops::Range;
 /// Lookup tables of some queries, (nq, M, K).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tables {
-    /// Table after table, each of `width` entries, so that any code may look one up: beyond the K codewords the first entry
-    /// is repeated.
+    /// Table after table, each with `width` entries, so that any code is a valid index: beyond the K codewords the
+    /// first entry is repeated.
     entries: Vec<f32>,
     width: usize,
     n_tables: usize,
@@ -34,7 +34,7 @@ pub struct QueryTables<'a> {
 }
 
 impl<'a> QueryTables<'a> {
-    /// M.
+    /// The number of tables, M.
     #[must_use]
     pub fn len(self) -> usize {
         self.entries.len() / self.width
@@ -46,28 +46,29 @@ impl<'a> QueryTables<'a> {
         self.entries.is_empty()
     }
 
-    /// Table `m`: an entry for every number that a nibble holds, or a byte.
+    /// Table `m`: an entry for every value of a nibble, or of a byte.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no table `m`.
     #[must_use]
     pub fn table(self, m: usize) -> &'a [f32] {
         &self.entries[m * self.width..][..self.width]
     }
 
-    /// All of them, in order.
+    /// All tables, in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [f32]> {
         self.entries.chunks_exact(self.width)
     }
 
-    /// All of them, if they are of `N` entries.
+    /// All tables, if they have `N` entries.
     pub(super) fn of_width<const N: usize>(self) -> Option<&'a [[f32; N]]> {
         (self.width == N).then_some(self.entries.as_chunks().0)
     }
 }
 
 impl Tables {
-    /// Takes tables of shape (nq, M, K) that were computed elsewhere. Any value will do, NaN and infinities too.
+    /// Takes tables of shape (nq, M, K) that were computed elsewhere. Any value is accepted, including NaN and
+    /// infinities.
     ///
     /// # Errors
     /// M is 0 or above [`MAX_COLUMNS`], or K is not in 1..=256.
@@ -87,18 +88,18 @@ impl Tables {
         Ok(Self { entries: entries.collect(), width, n_tables, n_codewords })
     }
 
-    /// nq.
+    /// The number of queries, nq.
     #[must_use]
     pub fn n_queries(&self) -> usize {
         self.entries.len() / self.width / self.n_tables
     }
 
-    /// Whether only nibbles may look entries up.
+    /// Whether only nibbles may be used to look up entries.
     pub(super) fn is_narrow(&self) -> bool {
         self.width < MAX_CODEWORDS
     }
 
-    /// M.
+    /// The number of tables per query, M.
     #[must_use]
     pub fn n_tables(&self) -> usize {
         self.n_tables
@@ -125,25 +126,26 @@ impl Tables {
     }
 }
 
-/// Codewords in a strip: two AVX-512 registers. A strip of 128 dimensions is 16 KB and stays in L1 for a whole batch.
+/// Codewords per strip: two AVX-512 registers. A strip of 128 dimensions is 16 KB and stays in L1 for a whole batch.
 const STRIP: usize = 32;
 /// Dimensions whose products are added up before they join the rest.
 const SPAN: usize = 64;
 /// Queries that share each load of codewords; 4 × 32 sums are eight AVX-512 registers.
 const GROUP: usize = 4;
-/// Queries of a parallel task.
+/// Queries per parallel task.
 const TASK: usize = 32;
 
 type Strip = [f32; STRIP];
 
-/// Codebooks turned for computing tables: `[m][strip][dimension][codeword of the strip]`.
+/// Codebooks transposed for computing tables: `[m][strip][dimension][codeword of the strip]`.
 #[derive(Clone, Debug)]
 pub struct TableBuilder {
     strips: Vec<Strip>,
     /// Codebooks that share a strip: as many as fit.
     shared: usize,
-    /// Of the codebooks of each strip the dimensions outside which all its codewords are 0: a subspace of a product quantizer. To leave
-    /// out products with 0 changes no sum, and saves a single query much of the time that its tables take.
+    /// For the codebooks of each strip, the dimensions outside which all codewords are 0: the subspace of a product
+    /// quantizer. Skipping products with 0 changes no sum, and saves a single query much of the time that its tables
+    /// take.
     used: Vec<Range<usize>>,
     n_codebooks: usize,
     n_codewords: usize,
@@ -159,7 +161,8 @@ impl TableBuilder {
         Self::of(codebooks.view().dim(), used, |m, k| Some(codebooks.codeword(m, k)))
     }
 
-    /// For the products with any number of vectors (n, d): those of vector i are entry i mod 256 of table i / 256.
+    /// Prepares products with any number of vectors (n, d): the product with vector i is entry i mod 256 of table i /
+    /// 256.
     #[must_use]
     pub(crate) fn of_rows(rows: ArrayView2<'_, f32>) -> Self {
         let (n, dim) = rows.dim();
@@ -199,13 +202,13 @@ impl TableBuilder {
     /// Tables of `queries` (nq, d), in parallel over queries.
     ///
     /// # Errors
-    /// Another d, or a query that is not finite.
+    /// A different d, or a query that is not finite.
     pub fn tables(&self, queries: ArrayView2<'_, f32>, isa: Isa) -> Result<Tables> {
         self.tables_of(queries, MAX_CODEWORDS, isa)
     }
 
-    /// As [`tables`](Self::tables), for codes of this layout: where all of them are nibbles, a table has 16 entries, and those of a
-    /// query lie close together.
+    /// Like [`tables`](Self::tables), for codes with this layout: if all of them are nibbles, a table has 16 entries,
+    /// and those of a query lie close together.
     pub(crate) fn tables_for(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -261,7 +264,7 @@ impl TableBuilder {
         self.fill(queries, entries, width);
     }
 
-    /// `queries` (nq, d) to `entries` (nq, M, width), both flat.
+    /// Computes the tables of `queries` (nq, d) into `entries` (nq, M, width), both flat.
     #[inline(always)]
     fn fill(&self, queries: &[f32], entries: &mut [f32], width: usize) {
         let in_groups = queries.len() / self.dim / GROUP * GROUP;
@@ -278,7 +281,7 @@ impl TableBuilder {
         }
     }
 
-    /// As `fill`, for a multiple of `Q` queries, and the first K entries only.
+    /// Like `fill`, for a multiple of `Q` queries, and only the first K entries.
     #[inline(always)]
     fn fill_groups<const Q: usize>(&self, queries: &[f32], entries: &mut [f32], width: usize) {
         if queries.is_empty() {
@@ -313,7 +316,7 @@ impl TableBuilder {
     }
 }
 
-/// Inner products of `Q` queries (d, Q) with the codewords of a strip, which are 0 but for the dimensions `used`.
+/// Inner products of `Q` queries (d, Q) with the codewords of a strip, which are 0 outside the dimensions `used`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // iterators keep the sums in memory
 fn products<const Q: usize>(
@@ -321,18 +324,18 @@ fn products<const Q: usize>(
     queries: &[[f32; Q]],
     used: &Range<usize>,
 ) -> [[[f32; LANES]; STRIP / LANES]; Q] {
-    let mut sums = [[Lanes::ZERO; STRIP / LANES]; Q];
+    let mut sums = [[LaneSums::ZERO; STRIP / LANES]; Q];
     let mut first = used.start;
     while first < used.end {
         let span = first..((first / SPAN + 1) * SPAN).min(used.end);
         first = span.end;
         let (rows, queries) = (&strip[span.clone()], &queries[span]);
-        let mut partial = [[Lanes::ZERO; STRIP / LANES]; Q];
+        let mut partial = [[LaneSums::ZERO; STRIP / LANES]; Q];
         for (row, values) in rows.iter().zip(queries) {
             let row: &[[f32; LANES]] = row.as_chunks().0;
             for q in 0..Q {
                 for i in 0..STRIP / LANES {
-                    partial[q][i] = partial[q][i].add(Lanes(row[i]).scale(values[q]));
+                    partial[q][i] = partial[q][i].add(LaneSums(row[i]).scale(values[q]));
                 }
             }
         }
@@ -342,8 +345,8 @@ fn products<const Q: usize>(
             }
         }
     }
-    // An array's `map` and `from_fn` are calls where the standard library is not optimised along with this, as in programs
-    // of the default profile: table after table at a hundredth of the speed.
+    // An array's `map` and `from_fn` remain calls if the standard library is not optimised along with this crate, as in
+    // programs with the default profile: tables would be computed at a hundredth of the speed.
     let mut entries = [[[0.0; LANES]; STRIP / LANES]; Q];
     for q in 0..Q {
         for i in 0..STRIP / LANES {
@@ -356,11 +359,11 @@ fn products<const Q: usize>(
 /// Numbers that fit one AVX-512 register.
 const LANES: usize = 16;
 
-/// As many numbers, handled as one.
+/// [`LANES`] numbers, treated as one value.
 #[derive(Clone, Copy)]
-struct Lanes([f32; LANES]);
+struct LaneSums([f32; LANES]);
 
-impl Lanes {
+impl LaneSums {
     const ZERO: Self = Self([0.0; LANES]);
 
     #[inline(always)]
@@ -390,7 +393,7 @@ mod tests {
         (seed.wrapping_mul(2_654_435_761) % 20_011) as f32 / 3e3 - 3.3
     }
 
-    /// The definition, one entry at a time.
+    /// The definition, for a single entry.
     fn entry(query: &[f32], codeword: &[f32]) -> f32 {
         query
             .chunks(SPAN)

@@ -34,20 +34,20 @@ impl Key {
     }
 }
 
-/// Room to begin with, at most: k may be that of a search for everything.
+/// The most room reserved in advance: a search for everything has a huge k.
 const ROOM: usize = 1024;
 
 /// Keeps the k best of all candidates pushed.
 ///
 /// Candidates gather unsorted in a buffer of at most 2k; whenever it is full, the better half is selected. That is
-/// O(1) amortised a candidate for any k, and no heap is walked.
+/// amortised O(1) per candidate for any k, and no heap is needed.
 #[derive(Clone, Debug)]
 pub(crate) struct TopK {
     k: usize,
     keys: Vec<Key>,
-    /// No candidate below this can be among the k best; the k-th best of the last selection.
+    /// No candidate below this can be among the k best: the k-th best of the last selection.
     floor: Option<Key>,
-    /// Its score; −∞ where there is none.
+    /// Its score; −∞ if there is none.
     floor_score: f32,
 }
 
@@ -77,12 +77,12 @@ impl TopK {
         }
     }
 
-    /// The score that a candidate must reach: k candidates at least as good have been seen. `None` before that.
+    /// The score that a candidate must reach: k candidates at least as good have been seen. `None` until then.
     pub(crate) fn floor(&self) -> Option<f32> {
         self.floor.map(Key::score)
     }
 
-    /// Brings the floor up to date if k candidates have been seen and there is none yet.
+    /// Updates the floor if k candidates have been seen and there is no floor yet.
     pub(crate) fn settle(&mut self) {
         if self.floor.is_none() && self.keys.len() >= self.k {
             self.select();
@@ -97,7 +97,7 @@ impl TopK {
         !is_less
     }
 
-    /// The at most k best, in any order.
+    /// The k best or fewer, in any order.
     pub(crate) fn into_keys(mut self) -> Vec<Key> {
         if self.keys.len() > self.k {
             self.select();
@@ -105,7 +105,7 @@ impl TopK {
         self.keys
     }
 
-    /// The at most k best, best first.
+    /// The k best or fewer, best first.
     pub(crate) fn into_sorted(mut self) -> Vec<Key> {
         if self.keys.len() > self.k {
             self.select();
@@ -114,7 +114,7 @@ impl TopK {
         self.keys
     }
 
-    /// Small k take a few more than 2k: selecting costs more than pushing.
+    /// For small k the buffer holds a few more than 2k: selecting costs more than pushing.
     fn capacity(&self) -> usize {
         2 * self.k + 16
     }
@@ -145,10 +145,10 @@ pub(crate) const MOST: usize = 1 << 31;
 const PADDED: usize = 1 << 28;
 
 impl Hits {
-    /// How many `k` results of each query among `n` vectors are.
+    /// The number of results if each query has `k` among `n` vectors.
     ///
     /// # Errors
-    /// They are more than can be held, or are padding for the most part and many.
+    /// They are more than can be held, or are many and mostly padding.
     pub(crate) fn count(n_queries: usize, k: usize, n: usize) -> Result<usize> {
         let padded = k > n && n_queries.saturating_mul(k - n) > PADDED;
         if padded && k <= MOST {
@@ -165,10 +165,10 @@ impl Hits {
         argument!("k", "is {k}: {n_queries} · k results are more than can be held")
     }
 
-    /// Room for `k` results of each query among `n` vectors, none found yet: −∞ and −1.
+    /// Room for `k` results per query among `n` vectors, none found yet: −∞ and −1.
     ///
     /// # Errors
-    /// Those of [`count`](Self::count).
+    /// The errors of [`count`](Self::count).
     pub(crate) fn none(n_queries: usize, k: usize, n: usize) -> Result<Self> {
         let count = Self::count(n_queries, k, n)?;
         let too_many = || Self::too_many(n_queries, k);

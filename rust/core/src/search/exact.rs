@@ -1,12 +1,12 @@
-//! The exact best vectors, by comparing every query with every vector: what approximate search is judged by.
+//! The exact best vectors, by comparing every query with every vector: the ground truth for approximate search.
 //!
-//! Products of f32 do nearly all of the work, but decide nothing: they only exclude the rows that, by a proven bound on
-//! their error ([`margin`](super::margin)), cannot be among the best. The scores of those left are computed in f64. So the
-//! result is the same for every instruction set, number of threads and chunk size; where f32 cannot tell rows apart, more
-//! of them are scored in f64, which takes longer.
+//! Products in f32 do nearly all of the work, but decide nothing: they only exclude rows that, by a proven bound on
+//! their error ([`margin`](super::margin)), cannot be among the best. The scores of the remaining rows are computed in
+//! f64. So the result is the same for every instruction set, number of threads and chunk size; if f32 cannot tell rows
+//! apart, more of them are scored in f64, which takes longer.
 
 use super::margin::{Margin, Rounding, UNBOUNDED};
-use super::scaled::{Chunk, Inputs, centre, largest, longer, power};
+use super::scaled::{Chunk, Inputs, center, largest, longer, power};
 use super::scored;
 use super::shortlist::{Candidate, Shortlist};
 use crate::error::{Result, argument};
@@ -20,23 +20,23 @@ use crate::vectors::metric::{Metric, Scorer, normalise, squared_distance};
 use crate::vectors::{Vectors, check_dim, read_finite};
 use rayon::prelude::*;
 
-/// Vectors that all queries are compared with before the next are read.
+/// Vectors that all queries are compared with before the next ones are read.
 const CHUNK: usize = 1024;
-/// Queries that a task takes at once.
+/// Queries per task.
 const QUERIES: usize = 48;
 /// Rows read before their scores are computed.
 const READS: usize = 16;
 /// Results of several queries whose scores are computed together: 16 MB of places.
 const TOGETHER: usize = 1 << 20;
-/// Coordinates of a query up to which f32 products with rows near 1 cannot overflow.
+/// The largest coordinate of a query for which f32 products with rows near 1 cannot overflow.
 const LARGEST: f64 = (1u64 << 60) as f64;
 
 /// The `k` best vectors of `x` (n, d) for each of `queries` (nq, d): those with the best scores in f64 (see
-/// [`Metric::score`]), ties to the lower row. Scores are then rounded to f32, beyond whose range they are ±∞. Both inputs
+/// [`Metric::score`]), ties to the lower row. Scores are then rounded to f32; beyond its range they are ±∞. Both inputs
 /// are read a chunk at a time, and the best rows of `x` once more.
 ///
 /// # Errors
-/// Another d, no dimensions, a row that is not finite, or a cancelling monitor.
+/// A different d, no dimensions, a row that is not finite, or the monitor cancels.
 pub fn search(
     x: &dyn Vectors,
     queries: &dyn Vectors,
@@ -52,7 +52,7 @@ pub fn search(
     if u32::try_from(x.n()).is_err() {
         return Err(argument!("X", "has {} rows: want at most {}, search it in parts", x.n(), u32::MAX));
     }
-    let inputs = Inputs { x, queries, metric, isa: Isa::current()?, centre: centre(x, metric) };
+    let inputs = Inputs { x, queries, metric, isa: Isa::current()?, center: center(x, metric) };
     let mut hits = Hits::none(queries.n(), k, x.n())?;
     let k = k.min(x.n());
     let mut groups = (0..queries.n())
@@ -79,7 +79,7 @@ pub fn search(
 }
 
 impl Inputs<'_> {
-    /// Computes the scores of candidates of the queries from `first` on in f64, where that has not been done.
+    /// Computes the f64 scores of candidates that are still unknown, for the queries from `first` on.
     fn score(&self, first: usize, candidates: &mut [&mut [Candidate]]) {
         let d = self.dim();
         let mut queries = vec![0.0; candidates.len() * d];
@@ -95,7 +95,7 @@ struct Score<'a, 'b> {
     metric: Metric,
     queries: &'a [f32],
     rows: &'a mut [f32],
-    /// Those of each query.
+    /// The candidates of each query.
     candidates: &'a mut [&'b mut [Candidate]],
 }
 
@@ -106,7 +106,7 @@ impl Kernel for Score<'_, '_> {
         let Self { x, metric, queries, rows, candidates } = self;
         let d = x.dim();
         let scorers: Vec<Scorer<'_>> = queries.chunks_exact(d).map(|q| Scorer::new(metric, q)).collect();
-        // In the order of rows, which for many queries is nearly that of the memory.
+        // In the order of rows, which for many queries is close to the order in memory.
         let mut places = Vec::new();
         let mut order = Vec::new();
         for (query, candidates) in candidates.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Kernel for Score<'_, '_> {
         }
         order.sort_unstable();
         for order in order.chunks(READS) {
-            // Reading several before the first is looked at, the processor waits for the memory once.
+            // By reading several rows before looking at the first, the processor waits for memory only once.
             for (key, row) in order.iter().zip(rows.chunks_exact_mut(d)) {
                 x.read((key >> 32) as usize, row);
             }
@@ -140,7 +140,7 @@ struct Query {
     square: f64,
     /// f of [`margin`](super::margin).
     exponent: i32,
-    /// ‖q'‖, or a little more.
+    /// An upper bound on ‖q'‖.
     length: f64,
 }
 
@@ -158,7 +158,7 @@ impl Query {
 /// Some queries.
 struct Group {
     tiles: Tiles,
-    /// The chunk's exponent that the tiles are for, where they depend on it.
+    /// The exponent of the chunk that the tiles were computed for, if they depend on it.
     placed: Option<i32>,
     scores: Vec<f32>,
     queries: Vec<Query>,
@@ -177,7 +177,7 @@ impl Group {
                 Metric::Cosine => normalise(row),
                 Metric::Euclidean => {}
             }
-            let square = squared_distance(row, &inputs.centre);
+            let square = squared_distance(row, &inputs.center);
             let scale = power(-exponent);
             tiles.set(i, row.iter().map(|&q| (f64::from(q) * scale) as f32));
             let length = longer(square.sqrt() * scale);
@@ -198,7 +198,7 @@ impl Group {
         self.queries.into_iter().map(|query| scored::best(query.shortlist.into_scored(), k)).collect()
     }
 
-    /// Moves and scales the queries as the rows of a chunk are, where that makes a difference.
+    /// Moves and scales the queries like the rows of a chunk, if the metric requires it.
     fn place(&mut self, inputs: &Inputs<'_>, exponent: i32) {
         if inputs.metric != Metric::Euclidean || self.placed == Some(exponent) {
             return;
@@ -208,12 +208,12 @@ impl Group {
         for (i, query) in self.queries.iter_mut().enumerate() {
             inputs.queries.read(query.row, &mut row);
             let place = |(&q, &c): (&f32, &f32)| (f64::from(q) - f64::from(c)) * scale;
-            let largest = row.iter().zip(&inputs.centre).map(place).fold(0.0, |max, q| q.abs().max(max));
-            // A query that is so far away counts as 0, with bounds that exclude nothing.
+            let largest = row.iter().zip(&inputs.center).map(place).fold(0.0, |max, q| q.abs().max(max));
+            // A query that is too far away counts as 0, with bounds that exclude nothing.
             let fits = largest <= LARGEST;
             query.length = if fits { longer(query.square.sqrt() * scale) } else { UNBOUNDED };
             let place = |pair| if fits { place(pair) as f32 } else { 0.0 };
-            self.tiles.set(i, row.iter().zip(&inputs.centre).map(place));
+            self.tiles.set(i, row.iter().zip(&inputs.center).map(place));
         }
         self.placed = Some(exponent);
     }
@@ -240,7 +240,7 @@ impl Kernel for Compare<'_> {
             let mut threshold = margin.threshold(shortlist.floor(), chunk.longest);
             for (block, lengths) in chunk.lengths.chunks(64).enumerate() {
                 let scores = &scores[block * 64..][..lengths.len()];
-                // Most blocks hold nothing that could enter: find that out without a branch for each number.
+                // Most blocks contain nothing that could enter: this is detected without a branch per number.
                 if !scores.iter().fold(false, |any, &score| any | (score >= threshold)) {
                     continue;
                 }

@@ -17,7 +17,7 @@ fn scores_are_the_metrics() {
     }
 }
 
-/// The k best by [`Metric::score`], of all rows.
+/// The k best of all rows by [`Metric::score`].
 fn sorted(x: &Array2<f32>, query: &[f32], metric: Metric) -> Vec<(f64, i64)> {
     let score = |row: usize| metric.score(query, x.row(row).as_slice().unwrap());
     let mut all: Vec<(f64, i64)> = (0..x.nrows()).map(|row| (score(row), row as i64)).collect();
@@ -44,7 +44,7 @@ fn check(x: &Array2<f32>, queries: &Array2<f32>, what: &str) {
     }
 }
 
-/// Numbers that are spread like normal ones, nearly.
+/// Numbers with a nearly normal distribution.
 fn noise(n: usize, d: usize, seed: u64) -> Array2<f32> {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -76,7 +76,7 @@ fn is_exact_for_all_that_f32_can_hold() {
     check(&equal, &q, "three distinct rows");
     check(&Array2::zeros((3000, 24)), &q, "zeros");
     check(&x, &Array2::zeros((2, 24)), "zero queries");
-    // One row near each end: their difference is beyond f32.
+    // One row near each end of the range: their difference is beyond f32.
     let mut ends = x.clone();
     ends.row_mut(5).fill(3e38);
     ends.row_mut(6).fill(-3e38);

@@ -7,11 +7,11 @@ use crate::scan::Hits;
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
-/// The `k` strings of `codes` (n, B) that differ from each of `queries` (nq, B) in the fewest bits; of equal ones those of
-/// the lower positions. A score is minus the number of bits.
+/// The `k` strings of `codes` (n, B) that differ from each of `queries` (nq, B) in the fewest bits; ties go to the
+/// lower position. A score is minus the number of differing bits.
 ///
 /// # Errors
-/// Strings of different lengths, or a cancelling monitor.
+/// Strings of different lengths, or the monitor cancels.
 pub fn search(
     codes: ArrayView2<'_, u8>,
     queries: ArrayView2<'_, u8>,
@@ -34,7 +34,7 @@ pub fn search(
         |distances, (i, (scores, positions))| {
             let query = &queries[i * words..][..words];
             isa::run(isa, Distances { codes: &codes, query, distances });
-            // How many strings there are at each distance tells how far the k best reach.
+            // The number of strings at each distance determines how far away the k best are.
             let mut counts = vec![0usize; 8 * bytes + 1];
             distances.iter().for_each(|&distance| counts[distance as usize] += 1);
             let mut places = Vec::with_capacity(counts.len());
@@ -57,7 +57,7 @@ pub fn search(
     Ok(hits)
 }
 
-/// Rows as whole words, filled up with zeros.
+/// Rows as whole words, padded with zeros.
 fn packed(rows: ArrayView2<'_, u8>, words: usize) -> Vec<u64> {
     let mut packed = Vec::with_capacity(rows.nrows() * words);
     let mut row_bytes = vec![0u8; 8 * words];
@@ -79,7 +79,7 @@ impl Kernel for Distances<'_> {
     #[inline(always)]
     fn run<L: Level>(self) {
         match *self.query {
-            // Written apart, so that the compiler counts several strings at once.
+            // A separate case, so that the compiler processes several strings at once.
             [query] => {
                 let pairs = self.distances.iter_mut().zip(self.codes);
                 pairs.for_each(|(distance, code)| *distance = (code ^ query).count_ones());

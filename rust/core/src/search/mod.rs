@@ -1,4 +1,4 @@
-//! Searches that need no index: exact ones, re-ranking of candidates, and Hamming distances.
+//! Searches without an index: exact search, re-ranking of candidates, and Hamming distances.
 
 pub mod exact;
 pub mod hamming;

@@ -13,10 +13,10 @@ use half::slice::HalfFloatSliceExt;
 use ndarray::{ArrayView2, CowArray, Ix2};
 use rayon::prelude::*;
 
-/// Candidates scored between two looks at whether to stop.
+/// Candidates that are scored between two checks of whether to stop.
 const PART: usize = 1024;
-/// How many candidates ahead a row is asked for: they are anywhere in memory. 200 candidates of 200,000 vectors of 128
-/// numbers in f32.
+/// How many candidates ahead a row is prefetched, since rows are anywhere in memory. Measured with 200 candidates out
+/// of 200,000 vectors of 128 numbers in f32.
 const AHEAD: usize = 6;
 
 /// Scores rows exactly.
@@ -25,7 +25,7 @@ struct Score<'a> {
     kept: Option<Kept<'a>>,
     scorer: &'a Scorer<'a>,
     rows: &'a [u32],
-    /// Those rows, and what comes after them: rows to ask for. Nothing where they were asked for before.
+    /// The rows, followed by further rows to prefetch. Empty if they were prefetched before.
     rest: &'a [u32],
     scored: &'a mut Vec<Scored>,
 }
@@ -44,7 +44,7 @@ impl Kernel for Score<'_> {
 }
 
 impl Score<'_> {
-    /// Scores rows of `all`, which holds all of them.
+    /// Scores rows of `all`, which holds all vectors.
     #[inline(always)]
     fn kept<L: Level, T: Wide>(self, all: &[T]) -> Result<()> {
         let Self { vectors, scorer, rows, rest, scored, .. } = self;
@@ -63,7 +63,7 @@ impl Score<'_> {
         Ok(())
     }
 
-    /// Scores rows, each of which is asked for by itself.
+    /// Scores rows, each of which is prefetched separately.
     #[inline(always)]
     fn any(self) -> Result<()> {
         let Self { vectors, scorer, rows, rest, scored, .. } = self;
@@ -88,15 +88,15 @@ impl Score<'_> {
     }
 }
 
-/// Row `row` of rows of `dim` numbers that lie end to end.
+/// Row `row` of `all`, whose rows have `dim` numbers and lie end to end.
 #[inline(always)]
 fn row_of<T>(all: &[T], dim: usize, row: u32) -> &[T] {
     &all[row as usize * dim..][..dim]
 }
 
-/// Numbers that are scored as f32.
+/// Numbers that are converted to f32 for scoring.
 trait Wide: Sized {
-    /// A row in f32: itself, or `copy`, which is as long.
+    /// A row in f32: the row itself, or `copy`, which has the same length.
     fn wide<'a, L: Level>(row: &'a [Self], copy: &'a mut [f32]) -> &'a [f32];
 }
 
@@ -130,7 +130,7 @@ impl Wide for f16 {
     }
 }
 
-/// The score of a row, which of finite numbers in f32 is finite, and of others is not: they are refused.
+/// Checks the score of a row: with finite numbers in f32 it is finite; other rows are rejected.
 #[inline(always)]
 fn finite(vectors: &dyn Vectors, row: u32, score: f64, copy: &mut [f32]) -> Result<Scored> {
     if !score.is_finite() {
@@ -149,7 +149,7 @@ pub(crate) struct Reranker<'a> {
 }
 
 impl<'a> Reranker<'a> {
-    /// For `queries` (nq, d).
+    /// Prepares for `queries` (nq, d).
     pub(crate) fn new(
         queries: ArrayView2<'a, f32>,
         vectors: &'a dyn Vectors,
@@ -165,7 +165,7 @@ impl<'a> Reranker<'a> {
         Ok(Self { queries, vectors, kept, metric, isa: Isa::current()? })
     }
 
-    /// Bytes of a row.
+    /// Bytes per row.
     pub(crate) fn n_bytes(&self) -> usize {
         let size = match self.kept {
             Some(Kept::F16(_)) => 2,
@@ -175,7 +175,7 @@ impl<'a> Reranker<'a> {
         size * self.vectors.dim()
     }
 
-    /// Asks for a row that is about to be compared.
+    /// Prefetches a row that will be compared soon.
     pub(crate) fn prefetch(&self, row: u32) {
         let dim = self.vectors.dim();
         match self.kept {
@@ -186,7 +186,7 @@ impl<'a> Reranker<'a> {
         }
     }
 
-    /// The `k` best of `rows` for query `query`, sorted. `are_asked`: all rows were asked for before.
+    /// The `k` best of `rows` for query `query`, sorted. `are_asked`: all rows were prefetched before.
     pub(crate) fn best(
         &self,
         query: usize,
@@ -210,9 +210,9 @@ impl<'a> Reranker<'a> {
     }
 }
 
-/// The `k` candidates with the best exact scores, of `positions` (nq, c), rows of `vectors`; −1 stands for none. Scores
-/// are summed and compared in f64, ties going to the lower position, and then rounded to f32, beyond whose range they
-/// are ±∞.
+/// For each query, the `k` candidates with the best exact scores, out of `positions` (nq, c), which are rows of
+/// `vectors` or −1 for none. Scores are summed and compared in f64, with ties going to the lower position, and then
+/// rounded to f32; beyond its range they are ±∞.
 ///
 /// # Errors
 /// Shapes that do not fit, a position outside `vectors`, or a candidate that is not finite.
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use ndarray::array;
 
-    /// Converts numbers of 16 bits.
+    /// Converts 16-bit numbers.
     struct Widen<'a>(&'a [f16], &'a mut [f32]);
 
     impl Kernel for Widen<'_> {
@@ -272,7 +272,7 @@ mod tests {
     fn numbers_of_16_bits_keep_their_values() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-            // All of them, and rows that do not fill the last register.
+            // The full length, and lengths that do not fill the last register.
             for some in [&all[..], &all[1..], &all[..7], &all[30_000..30_023], &[]] {
                 let mut wide = vec![7.0; some.len()];
                 isa::run(isa, Widen(some, &mut wide));

@@ -1,5 +1,5 @@
-//! Rows as products of f32 compare them: moved to a centre and scaled, so that nothing is lost to an offset or to the ends
-//! of what f32 can hold. The notation is that of [`margin`](super::margin).
+//! Rows in the form in which f32 products compare them: moved to a center and scaled, so that nothing is lost to an
+//! offset or to the limits of f32. The notation is that of [`margin`](super::margin).
 
 use crate::error::Result;
 use crate::isa::{self, Isa, Kernel, Level};
@@ -10,17 +10,17 @@ use rayon::prelude::*;
 
 /// Rows that a task prepares at once.
 const ROWS: usize = 64;
-/// Rows whose medians are the centre for distances.
+/// The number of rows whose medians are the center for distances.
 const SAMPLE: usize = 255;
 
-/// What is searched for what.
+/// The inputs of a search.
 pub(super) struct Inputs<'a> {
     pub(super) x: &'a dyn Vectors,
     pub(super) queries: &'a dyn Vectors,
     pub(super) metric: Metric,
     pub(super) isa: Isa,
-    /// Subtracted from rows and queries: distances lose no digits to a common offset then.
-    pub(super) centre: Vec<f32>,
+    /// Subtracted from rows and queries, so that distances lose no digits to a common offset.
+    pub(super) center: Vec<f32>,
 }
 
 impl Inputs<'_> {
@@ -28,13 +28,13 @@ impl Inputs<'_> {
         self.x.dim()
     }
 
-    /// Subtracts the centre from the rows in `buffer`, which are those from `first` on. They are to be scaled by 2 to minus
-    /// the first number; the second says by how much they then are scaled in all.
-    fn centred(&self, first: usize, buffer: &mut [f32]) -> (i32, i32) {
+    /// Subtracts the center from the rows in `buffer`, which start at row `first`. Returns exponents e: the rows are
+    /// still to be scaled by 2 to minus the first; the second is the scale they then have in all.
+    fn centered(&self, first: usize, buffer: &mut [f32]) -> (i32, i32) {
         let d = self.dim();
         let subtract = |buffer: &mut [f32], by: f32| {
             for row in buffer.chunks_exact_mut(d) {
-                row.iter_mut().zip(&self.centre).for_each(|(x, &c)| *x = by * *x - by * c);
+                row.iter_mut().zip(&self.center).for_each(|(x, &c)| *x = by * *x - by * c);
             }
             largest(buffer)
         };
@@ -48,9 +48,9 @@ impl Inputs<'_> {
     }
 }
 
-/// Each dimension's median over some rows, for distances; 0 for other metrics. Any centre gives the right result; one
-/// that is near most rows lets f32 tell them apart, and a few far ones do not move a median.
-pub(super) fn centre(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
+/// The median of each dimension over some rows, for distances; 0 for other metrics. Any center gives the right result;
+/// one near most rows lets f32 tell them apart, and a few outliers do not move a median.
+pub(super) fn center(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
     let d = x.dim();
     if metric != Metric::Euclidean || x.n() == 0 {
         return vec![0.0; d];
@@ -63,7 +63,7 @@ pub(super) fn centre(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
     let mut column = Vec::new();
     let median = |j| {
         column.clear();
-        // What is not finite is reported where rows are read in order.
+        // A number that is not finite is reported when rows are read in order.
         column.extend(rows.iter().skip(j).step_by(d).copied().filter(|value: &f32| value.is_finite()));
         let middle = column.len() / 2;
         if column.is_empty() { 0.0 } else { *column.select_nth_unstable_by(middle, f32::total_cmp).1 }
@@ -74,9 +74,9 @@ pub(super) fn centre(x: &dyn Vectors, metric: Metric) -> Vec<f32> {
 /// Rows x', ready to be multiplied: see [`margin`](super::margin).
 pub(super) struct Chunk {
     pub(super) panels: Panels,
-    /// −½‖x'‖² for distances, so that sums begin with it; else 0.
+    /// −½‖x'‖² for distances, as the initial value of the sums; otherwise 0.
     pub(super) start: Vec<f32>,
-    /// ‖x'‖ of each row, or a little more.
+    /// An upper bound on ‖x'‖ for each row.
     pub(super) lengths: Vec<f32>,
     pub(super) longest: f32,
     pub(super) exponent: i32,
@@ -84,7 +84,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Reads rows `first ..` into `buffer` and from there.
+    /// Reads rows `first ..` into `buffer`, and prepares them.
     pub(super) fn read(inputs: &Inputs<'_>, first: usize, buffer: &mut [f32]) -> Result<Self> {
         let d = inputs.dim();
         read_finite(inputs.x, "X", first, buffer)?;
@@ -95,7 +95,7 @@ impl Chunk {
                 (exponent, exponent)
             }
             Metric::Cosine => (0, 0),
-            Metric::Euclidean => inputs.centred(first, buffer),
+            Metric::Euclidean => inputs.centered(first, buffer),
         };
         let (mut squares, mut lengths) = (vec![0.0; n], vec![0.0; n]);
         let parts = buffer.par_chunks_mut(ROWS * d);
@@ -114,7 +114,7 @@ impl Chunk {
     }
 }
 
-/// Scales rows, or brings them to length 1, and measures them.
+/// Scales rows, or normalises them to length 1, and computes their lengths.
 struct Prepare<'a> {
     rows: &'a mut [f32],
     d: usize,
@@ -139,7 +139,7 @@ impl Kernel for Prepare<'_> {
     }
 }
 
-/// A length with room for the rounding of those that follow from it.
+/// A length, increased by the rounding error of quantities computed from it.
 pub(super) fn longer(length: f64) -> f64 {
     length * (1.0 + power(-20))
 }
@@ -155,13 +155,14 @@ pub(super) fn largest(values: &[f32]) -> f32 {
     largest.into_iter().fold(0.0, f32::max)
 }
 
-/// e, a multiple of 8, for which `largest` · 2⁻ᵉ is in the middle of what f32 can hold, and as a rule at most 1.
+/// The exponent e, a multiple of 8, for which `largest` · 2⁻ᵉ is in the middle of the range of f32, and usually at most
+/// 1.
 pub(super) fn exponent(largest: f32) -> i32 {
     let exponent = (largest.to_bits() >> 23) as i32 - 126; // largest < 2^exponent
     (exponent + 7).div_euclid(8) * 8
 }
 
-/// 2 to the `exponent`.
+/// 2 to the power `exponent`.
 pub(super) fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }

@@ -15,13 +15,13 @@ impl Scored {
         Self { score: score + 0.0, row } // −0 is 0
     }
 
-    /// The larger score first; ties to the lower row. Scores are compared before they are rounded to f32.
+    /// The larger score first; ties go to the lower row. Scores are compared before they are rounded to f32.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
     }
 }
 
-/// The `k` best, best first, as results have them: their scores rounded to f32.
+/// The `k` best, best first, in the form of results: scores rounded to f32.
 pub(super) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
     if scored.len() > k {
         if k > 0 {
@@ -29,7 +29,7 @@ pub(super) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
         }
         scored.truncate(k);
     }
-    // Integers sort many times faster than pairs: by f32 first, and then what f32 cannot tell apart.
+    // Integers sort many times faster than pairs: sort by f32 first, and then what f32 cannot tell apart.
     let rounded = |(at, scored): (usize, &Scored)| Key::new(scored.score as f32, at as u32);
     let mut keys: Vec<Key> = scored.iter().enumerate().map(rounded).collect();
     keys.sort_unstable_by(|a, b| b.cmp(a));

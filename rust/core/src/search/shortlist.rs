@@ -1,9 +1,8 @@
-//! The rows that may be among the k best of a query, while all that is known of a score are two bounds.
+//! The rows that may be among the k best of a query, while scores are only known to within two bounds.
 
 use super::scored::Scored;
 
-/// A row and what its score is known to lie between: `lower` and `lower + width`, which are one where it has been computed
-/// in f64.
+/// A row and the bounds on its score: `lower` and `lower + width`, which are equal once it has been computed in f64.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     lower: f64,
@@ -12,35 +11,35 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// A row whose score is off `score` by at most `by`, which is above 0.
+    /// A row whose score differs from `score` by at most `by`, which is above 0.
     #[inline(always)]
     pub(super) fn new(row: u32, score: f64, by: f64) -> Self {
         Self { lower: score - by, width: ((2.0 * by) as f32).next_up(), row }
     }
 
-    /// The row, its score known.
+    /// The row with its exact score.
     #[inline(always)]
     pub(super) fn with_score(self, score: f64) -> Self {
         Self { lower: score, width: 0.0, ..self }
     }
 
-    /// Whether its score is known.
+    /// Whether the exact score is known.
     #[inline(always)]
     pub(super) fn is_exact(&self) -> bool {
         self.width == 0.0
     }
 
-    /// At least its score.
+    /// An upper bound on the score.
     fn upper(&self) -> f64 {
         self.lower + f64::from(self.width)
     }
 }
 
-/// Keeps every row that its bounds do not exclude from the k best.
+/// Keeps every row whose bounds do not exclude it from the k best.
 ///
-/// Candidates gather unsorted. Whenever there are twice as many as asked for, the k-th best lower bound excludes
-/// the rows whose upper bound is below it. Where that leaves too many, because bounds are wide or rows are equal, their
-/// scores are computed in f64: then k rows are left, and memory stays bounded.
+/// Candidates gather unsorted. Whenever there are twice as many as requested, the k-th best lower bound excludes the
+/// rows whose upper bound is below it. If that leaves too many, because bounds are wide or rows are equal, their scores
+/// are computed in f64: then k rows are left, and memory stays bounded.
 #[derive(Clone, Debug)]
 pub(super) struct Shortlist {
     k: usize,
@@ -53,26 +52,25 @@ impl Shortlist {
         Self { k, candidates: Vec::new(), floor: f64::NEG_INFINITY }
     }
 
-    /// At least k rows have scores that are not below it.
+    /// A score that at least k rows reach.
     pub(super) fn floor(&self) -> f64 {
         self.floor
     }
 
-    /// Takes a candidate whose upper bound is not below the floor. Where it returns true, [`prune`](Self::prune) is due.
+    /// Adds a candidate whose upper bound is not below the floor. If this returns true, [`prune`](Self::prune) is due.
     #[inline(always)]
     pub(super) fn push(&mut self, candidate: Candidate) -> bool {
         self.candidates.push(candidate);
         self.candidates.len() >= 2 * self.k + 16
     }
 
-    /// Drops the rows that are excluded. Of those left, where they are many, `score` computes the scores, and the k best
-    /// stay.
+    /// Drops the rows that are excluded. If many are left, `score` computes their scores, and only the k best stay.
     pub(super) fn prune(&mut self, score: impl FnOnce(&mut [Candidate])) {
         self.exclude();
         if self.candidates.len() > self.k + self.k / 2 + 8 {
             score(&mut self.candidates);
             self.exclude();
-            // Rows come in ascending order: of those with the k-th score the lower ones stay.
+            // Rows come in ascending order: of those tied at the k-th score the lower ones stay.
             self.candidates.sort_unstable_by(|a, b| scored(a).order(&scored(b)));
             self.candidates.truncate(self.k);
         }
@@ -85,13 +83,13 @@ impl Shortlist {
         }
     }
 
-    /// The candidates that are left when all rows have been seen.
+    /// The remaining candidates when all rows have been seen.
     pub(super) fn left(&mut self) -> &mut [Candidate] {
         self.exclude();
         &mut self.candidates
     }
 
-    /// The candidates, whose scores are known.
+    /// The candidates, all of whose scores must be known.
     pub(super) fn into_scored(self) -> Vec<Scored> {
         self.candidates.iter().map(scored).collect()
     }

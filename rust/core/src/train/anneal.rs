@@ -1,7 +1,8 @@
-//! Noise on the codebooks while vectors are encoded, less and less of it.
+//! Decreasing noise on the codebooks while vectors are encoded.
 //!
-//! Codes that are best for the codebooks at hand hold these where they are; noise lets both move on to a better optimum
-//! (Martinez et al., *LSQ++*, 2018, there "SR-D"). The schedule and the generator are here, once for every training loop.
+//! Codes that are best for the present codebooks hold these in place; noise lets both move on to a better optimum
+//! (Martinez et al., *LSQ++*, 2018, there "SR-D"). The schedule and the generator are defined here, once for every
+//! training loop.
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, argument};
@@ -11,24 +12,24 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// The seed of one pass over the vectors: each pass has random numbers of its own, whatever came before it.
+/// The seed of one pass over the vectors: each pass has its own random numbers, whatever came before it.
 #[must_use]
 pub fn pass_seed(seed: u64, pass: u64) -> u64 {
     seed.wrapping_add(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(pass))
 }
 
-/// How much noise iteration `iteration` of `iterations` has: less and less, and none in the last.
+/// The amount of noise in iteration `iteration` of `iterations`: it decreases to none in the last.
 #[must_use]
 pub fn temperature(iteration: usize, iterations: usize) -> f64 {
     (1.0 - (iteration as f64 + 1.0) / iterations as f64).max(0.0).sqrt()
 }
 
-/// `codebooks` with normal noise of the share of `deviation` (d), the data's standard deviation, that one of M codebooks
-/// holds, times the [`temperature`]. Equal ones (`shared`) stay equal. The noise follows from `seed` and `iteration`
-/// alone.
+/// Adds normal noise to `codebooks`. Its scale is the share of `deviation` (d), the data's standard deviation, that one
+/// of M codebooks holds, times the [`temperature`]. Equal codebooks (`shared`) stay equal. The noise depends on `seed`
+/// and `iteration` alone.
 ///
 /// # Errors
-/// `deviation` has another d, or the result is beyond f32.
+/// `deviation` has a different d, or the result is beyond f32.
 pub fn perturbed(
     codebooks: &Codebooks,
     deviation: &[f64],

@@ -1,4 +1,4 @@
-//! The update's system for the inner-product loss: its left side is applied to codebooks, and never assembled.
+//! The system of the update for the inner-product loss: its left side is applied to codebooks, and never assembled.
 
 use super::coded::Codes;
 use super::equations::rounded;
@@ -9,11 +9,11 @@ use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use ndarray::{Array1, Array2, ArrayView2};
 
-/// What a system that is only applied is solved with: the diagonal of A, and b. Where the M codebooks are one they are
+/// What solving a system that is only applied requires: the diagonal of A, and b. If the M codebooks are one, they are
 /// those of its K codewords.
 ///
 /// # Errors
-/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
+/// The errors of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
 pub fn sides(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
@@ -28,16 +28,17 @@ pub fn sides(
     Ok((codes.diagonal(shared), if shared { codes.added(b) } else { b }))
 }
 
-/// (A + β E) P: Σ w b (p̄ + β u⟨u, p̄⟩)ᵀ over the vectors of `x` (n, d), where p̄ is what a vector's code sums up to in
-/// `p` (M·K, d), or (K, d) of a shared codebook, u its direction, and `extra` is β = η − 1: the left side of the update
+/// (A + β E) P: Σ w b (p̄ + β u⟨u, p̄⟩)ᵀ over the vectors of `x` (n, d), where p̄ is the sum of a vector's code in `p`
+/// (M·K, d), or (K, d) for a shared codebook, u its direction, and β = η − 1 is `extra`: the left side of the update
 /// for the inner-product loss.
 ///
-/// The term along x ties all dimensions together, M·K·d unknowns at once, so it is never assembled: it decodes P for every
-/// vector and scatters the products back. A P comes with it for one addition more; multiplying with A would take longer
-/// for all but millions of vectors.
+/// The term along x couples all dimensions, M·K·d unknowns at once, so the matrix is never assembled: P is decoded for
+/// every vector and the products are scattered back. A P costs only one more addition here; multiplying by A would take
+/// longer unless there are millions of vectors.
 ///
 /// # Errors
-/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble), or `p` has another shape.
+/// The errors of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble), or `p` has a different
+/// shape.
 pub fn apply(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
@@ -51,7 +52,7 @@ pub fn apply(
     if p.ncols() != d {
         return Err(argument!("p", "has shape {:?}, X has {d} dimensions", p.dim()));
     }
-    // A power of two, which changes no digit: `p` is a direction whose size can be beyond f32.
+    // A power of two, which changes no digit: `p` is a direction whose size may be beyond f32.
     let largest = p.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
     let books = rounded(p.mapv(|value| (value / unit) as f32), m, k)?;
@@ -62,7 +63,7 @@ pub fn apply(
     Ok(if p.nrows() == m * k { sums } else { codes.added(sums) })
 }
 
-/// p̄ + β u⟨u, p̄⟩ of each vector.
+/// p̄ + β u⟨u, p̄⟩ for each vector.
 struct Image<'a> {
     x: &'a dyn Vectors,
     codes: &'a [u8],
@@ -86,7 +87,7 @@ impl Vectors for Image<'_> {
     }
 }
 
-/// Turns vectors, those from number `first` on, into their images.
+/// Turns vectors, starting at number `first`, into their images.
 struct Imaged<'a> {
     image: &'a Image<'a>,
     first: usize,
@@ -110,7 +111,7 @@ impl Kernel for Imaged<'_> {
             }
             let [product, square] = products(x, &sum);
             let share = if square > 0.0 { extra * product / square } else { 0.0 };
-            // What is no number stays that, and is refused.
+            // NaN stays NaN, and is rejected.
             for (x, &s) in x.iter_mut().zip(&sum) {
                 *x = (f64::from(s) + share * f64::from(*x)) as f32;
             }
@@ -118,7 +119,7 @@ impl Kernel for Imaged<'_> {
     }
 }
 
-/// ⟨x, y⟩ and ‖x‖²: eight sums each, so that neither is one long chain of additions.
+/// ⟨x, y⟩ and ‖x‖²: eight partial sums each, to avoid one long chain of additions.
 #[inline(always)]
 fn products(x: &[f32], y: &[f32]) -> [f64; 2] {
     let (mut along, mut square) = ([0.0f64; 8], [0.0f64; 8]);

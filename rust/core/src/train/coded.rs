@@ -1,4 +1,4 @@
-//! Sums over vectors by their codes: how often codewords are used, alone and together, and what vectors use them.
+//! Sums over vectors by their codes: how often codewords are used, alone and together, and the vectors that use them.
 //!
 //! Every entry is summed in the order of the rows, whatever the number of threads.
 
@@ -12,15 +12,15 @@ use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 
-/// Vectors brought into the cache for all M codebooks to add up: 2 MB at d = 128.
+/// Vectors loaded into the cache for all M codebooks to add up: 2 MB at d = 128.
 const CHUNK: usize = 4096;
-/// Dimensions that one task adds up, so that few codebooks still occupy all threads.
+/// Dimensions added up per task, so that even few codebooks occupy all threads.
 const WIDTH: usize = 64;
 
-/// (X Bᵀ)ᵀ, (M·K, d), alone: the sum of the vectors (n, d) that use a codeword.
+/// Only (X Bᵀ)ᵀ, (M·K, d): for each codeword, the sum of the vectors (n, d) that use it.
 ///
 /// # Errors
-/// Those of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
+/// The errors of [`NormalEquations::assemble`](super::equations::NormalEquations::assemble).
 pub fn sums(
     x: &dyn Vectors,
     codes: ArrayView2<'_, u8>,
@@ -31,7 +31,7 @@ pub fn sums(
     Codes::new(x, codes.view(), n_codewords, None)?.sums(x, monitor)
 }
 
-/// Checked codes, row by row, and the rows' weights.
+/// Checked codes, row by row, and the weights of the rows.
 pub(super) struct Codes<'a> {
     pub(super) codes: &'a [u8],
     m: usize,
@@ -40,7 +40,7 @@ pub(super) struct Codes<'a> {
 }
 
 impl<'a> Codes<'a> {
-    /// Of codes in standard layout, those of the vectors of `x`.
+    /// Checks `codes`, which must be in standard layout, against the vectors `x` that they belong to.
     ///
     /// # Errors
     /// Vectors, codes and weights do not fit each other.
@@ -69,7 +69,7 @@ impl<'a> Codes<'a> {
         Ok(Self { codes: codes.to_slice().expect("standard layout"), m, k: n_codewords, weights })
     }
 
-    /// The diagonal of A: how often, by weight, a codeword is used; a shared one with itself, each use with each.
+    /// The diagonal of A: how often, by weight, a codeword is used; for a shared codebook, each use combined with each.
     pub(super) fn diagonal(&self, shared: bool) -> Array1<f64> {
         let mut diagonal = Array1::zeros(if shared { self.k } else { self.m * self.k });
         for (row, code) in self.codes.chunks_exact(self.m).enumerate() {
@@ -86,7 +86,7 @@ impl<'a> Codes<'a> {
         diagonal
     }
 
-    /// Sums (M·K, d) of a shared codebook, (K, d).
+    /// Adds up the sums (M·K, d) of a shared codebook to (K, d).
     pub(super) fn added(&self, sums: Array2<f64>) -> Array2<f64> {
         let shape = (self.m, self.k, sums.ncols());
         sums.into_shape_with_order(shape).expect("contiguous").sum_axis(Axis(0))
@@ -96,12 +96,12 @@ impl<'a> Codes<'a> {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
-    /// B Bᵀ: a task for each pair of codebooks counts in a block of its own, which the L2 cache holds.
+    /// B Bᵀ: one task per pair of codebooks counts in its own block, which fits in the L2 cache.
     pub(super) fn co_occurrences(&self, monitor: &dyn Monitor) -> Result<Array2<f64>> {
         let (m, k) = (self.m, self.k);
         let pairs: Vec<_> = (0..m).flat_map(|i| (i..m).map(move |j| (i, j))).collect();
         let mut a = Array2::zeros((m * k, m * k));
-        // A few pairs at a time: their blocks would otherwise be a second copy of the whole.
+        // A few pairs at a time: otherwise their blocks would be a second copy of the whole matrix.
         for pairs in pairs.chunks(16) {
             let blocks: Vec<_> = pairs.par_iter().map(|&(i, j)| self.block(i, j)).collect();
             for (&(i, j), block) in pairs.iter().zip(&blocks) {
@@ -122,11 +122,11 @@ impl<'a> Codes<'a> {
         block
     }
 
-    /// (X Bᵀ)ᵀ: a task for each codebook and stretch of dimensions, chunk after chunk.
+    /// (X Bᵀ)ᵀ: one task per codebook and range of dimensions, chunk after chunk.
     pub(super) fn sums(&self, x: &dyn Vectors, monitor: &dyn Monitor) -> Result<Array2<f64>> {
         let (m, k, d, isa) = (self.m, self.k, x.dim(), Isa::current()?);
         let counter = Counter::new(monitor, x.n() as u64);
-        // Few rows where they are long, so that the buffer stays at tens of megabytes.
+        // Fewer rows if they are long, so that the buffer stays within tens of megabytes.
         let rows = parallel::rows(CHUNK.min((1 << 23) / d).max(1));
         let mut buffer = vec![0.0f32; rows.min(x.n()) * d];
         let mut sums = Array3::<f64>::zeros((m, k, d));
@@ -189,7 +189,7 @@ impl Kernel for AddUp<'_> {
     }
 }
 
-/// Stretches of at most [`WIDTH`] columns, each with the first one's number.
+/// Ranges of at most [`WIDTH`] columns, each with the number of its first column.
 fn split_columns(mut rest: ArrayViewMut2<'_, f64>) -> Vec<(usize, ArrayViewMut2<'_, f64>)> {
     let mut stretches = Vec::new();
     let mut column = 0;

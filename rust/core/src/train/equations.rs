@@ -1,7 +1,7 @@
-//! The update of the codebooks: least squares. With B the (M·K × n) matrix of which codewords each vector uses, the best
-//! codebooks solve D (B Bᵀ) = X Bᵀ. Here the two sides are assembled; solving them is a step of its own.
+//! The update of the codebooks: least squares. With B the (M·K × n) matrix of which codewords each vector uses, the
+//! best codebooks solve D (B Bᵀ) = X Bᵀ. Both sides are assembled here; solving is a separate step.
 //!
-//! Both sides are sums over vectors, so those of shards add up to those of the whole.
+//! Both sides are sums over vectors, so the sums of shards add up to those of the whole.
 
 use super::coded::Codes;
 use crate::codebooks::Codebooks;
@@ -16,13 +16,13 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 pub struct NormalEquations {
     /// B Bᵀ, (M·K, M·K): how often (by weight) two codewords occur together.
     pub a: Array2<f64>,
-    /// The transpose of X Bᵀ, (M·K, d): the sum of the vectors that use a codeword.
+    /// The transpose of X Bᵀ, (M·K, d): for each codeword, the sum of the vectors that use it.
     pub b: Array2<f64>,
 }
 
 impl NormalEquations {
-    /// Assembles both sides from `x` (n, d) and `codes` (n, M) below `n_codewords`, rows weighted by `weights` (n) if
-    /// given. Every entry is summed in the order of the rows, whatever the number of threads.
+    /// Assembles both sides from `x` (n, d) and `codes` (n, M) below `n_codewords`, with rows weighted by `weights` (n)
+    /// if given. Every entry is summed in the order of the rows, whatever the number of threads.
     ///
     /// # Errors
     /// Shapes that do not fit, a code ≥ K, a row that is not finite, a weight that is negative or not finite, or a
@@ -41,7 +41,7 @@ impl NormalEquations {
         Ok(Self { a, b })
     }
 
-    /// The same for M equal codebooks: their K codewords, used as often as all M together are.
+    /// The equations for M equal codebooks: those of their K codewords, each used as often as all M copies together.
     #[must_use]
     pub fn shared(&self, n_codewords: usize) -> Self {
         let (m, k) = (self.a.nrows() / n_codewords, n_codewords);
@@ -56,10 +56,11 @@ impl NormalEquations {
         sum
     }
 
-    /// A pull of every codeword toward the mean of its codebook, of a weight in the unit of the diagonal of A: vectors.
-    /// The unknowns are now `previous` (M·K, d).
+    /// Adds a pull of every codeword toward the mean of its codebook, with a weight in the unit of the diagonal of A:
+    /// vectors. The present codebooks are `previous` (M·K, d).
     ///
-    /// The mean is weighted by use; it may be anything, since a shift of one codebook against another changes no sum.
+    /// The mean is weighted by use; it can be chosen freely, since shifting one codebook against another changes no
+    /// sum.
     pub fn pull(&mut self, weight: f64, previous: ArrayView2<'_, f64>, n_codewords: usize) {
         let uses = self.a.diag().to_owned();
         pull(&mut self.b, &uses, weight, previous, n_codewords);
@@ -74,13 +75,12 @@ impl NormalEquations {
 
     /// The D that minimises ‖X − D B‖² + λ‖D − D₀‖², both (M·K, d), where D₀ is `previous`.
     ///
-    /// B Bᵀ is always singular: shifting one codebook by a vector and another by its negative changes no sum, so its rank
-    /// is at most M·K − M + 1, and less where codewords are unused. The *proximal* term picks the solution nearest the
-    /// codebooks at hand; a ridge toward zero would shrink rarely used codewords and ruin long vectors.
+    /// B Bᵀ is always singular: shifting one codebook by a vector and another by its negative changes no sum, so its
+    /// rank is at most M·K − M + 1, and less if codewords are unused. The *proximal* term picks the solution nearest to
+    /// the present codebooks; a ridge toward zero would shrink rarely used codewords and ruin long vectors.
     ///
     /// # Errors
-    /// `ridge` is not above 0, shapes that do not fit, a system that is not positive definite even so, or a cancelling
-    /// monitor.
+    /// `ridge` is not above 0, shapes do not fit, the system is not positive definite even so, or the monitor cancels.
     pub fn solve(
         mut self,
         previous: ArrayView2<'_, f64>,
@@ -101,7 +101,7 @@ impl NormalEquations {
         Ok(change + previous)
     }
 
-    /// Adds another shard's sums.
+    /// Adds the sums of another shard.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -111,7 +111,8 @@ impl NormalEquations {
     }
 }
 
-/// What a pull of `weight` toward the mean of each codebook adds to the right side: see [`NormalEquations::pull`].
+/// The contribution of a pull of `weight` toward the mean of each codebook to the right side: see
+/// [`NormalEquations::pull`].
 pub(super) fn pull(
     b: &mut Array2<f64>,
     uses: &Array1<f64>,
@@ -136,7 +137,7 @@ pub(super) fn lambda(ridge: f64, mean: f64) -> f64 {
     ridge * if mean > 0.0 { mean } else { 1.0 }
 }
 
-/// Codebooks as the unknowns of the equations, one codeword a row; the first alone where they are `shared`.
+/// Codebooks as the unknowns of the equations, one codeword per row; only the first codebook if they are `shared`.
 #[must_use]
 pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
     let (m, k, d) = codebooks.view().dim();
@@ -145,15 +146,15 @@ pub fn unknowns(codebooks: &Codebooks, shared: bool) -> Array2<f64> {
     unknowns.into_shape_with_order((books * k, d)).expect("contiguous")
 }
 
-/// The reverse of [`unknowns`]: `m` codebooks of `k` codewords from m·k rows, or from k of a shared one.
+/// The inverse of [`unknowns`]: `m` codebooks of `k` codewords from m·k rows, or from k rows of a shared one.
 ///
 /// # Errors
-/// Another number of rows, or a value beyond f32.
+/// The number of rows is wrong, or a value is beyond f32.
 pub fn codebooks(unknowns: &Array2<f64>, m: usize, k: usize) -> Result<Codebooks> {
     rounded(unknowns.mapv(|value| value as f32), m, k)
 }
 
-/// As [`codebooks`], of numbers that were rounded already.
+/// Like [`codebooks`], from numbers that are rounded already.
 pub(super) fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codebooks> {
     let (rows, d) = unknowns.dim();
     if rows != k && rows != m * k {
@@ -169,7 +170,7 @@ pub(super) fn rounded(unknowns: Array2<f32>, m: usize, k: usize) -> Result<Codeb
     Codebooks::new(books.broadcast((m, k, d)).expect("one codebook").to_owned())
 }
 
-/// What is computed of the vectors on the way is beyond f32.
+/// The error if intermediate results computed from the vectors are beyond f32.
 pub(super) fn too_large() -> Error {
     argument!("X", "holds values too large for training in float32: scale it down")
 }

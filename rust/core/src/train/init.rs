@@ -1,4 +1,4 @@
-//! Where training starts from.
+//! Initial codebooks for training.
 
 use crate::codebooks::{Codebooks, MAX_CODEWORDS, MAX_TOGETHER, Selection};
 use crate::encode::{Encode, Encoder};
@@ -12,15 +12,15 @@ use ndarray::{Array2, Array3, Axis, s};
 use rand::{RngExt, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 
-/// Vectors for each codeword that a start is computed from; more of them do not make it better.
+/// Vectors per codeword from which initial codebooks are computed; more vectors do not make them better.
 const SAMPLE: usize = 64;
-/// Rounds of k-means for each codebook.
+/// Rounds of k-means per codebook.
 const ROUNDS: usize = 10;
-/// At most this many numbers are sampled (256 MB), down to one vector for each codeword.
+/// At most this many numbers are sampled (256 MB), but at least one vector per codeword.
 const SAMPLE_NUMBERS: usize = 1 << 26;
 
-/// The rows of n vectors of `dim` numbers that a start is computed from, in order: of more than 64 for each codeword, a
-/// random part.
+/// The rows, in order, that initial codebooks are computed from, out of n vectors of `dim` numbers: a random sample if
+/// there are more than 64 per codeword.
 #[must_use]
 pub fn sample_rows(n: usize, dim: usize, n_codewords: usize, seed: u64) -> Vec<usize> {
     let limit = (SAMPLE_NUMBERS / dim.max(1)).clamp(n_codewords, SAMPLE * n_codewords);
@@ -34,11 +34,11 @@ pub fn sample_rows(n: usize, dim: usize, n_codewords: usize, seed: u64) -> Vec<u
     rows
 }
 
-/// Codebooks by *residual k-means*: the first by k-means of the vectors, each further one by k-means of what the ones
-/// before leave. For a shared codebook each level gives its share of the K codewords.
+/// Codebooks by *residual k-means*: the first by k-means of the vectors, each further one by k-means of the residuals
+/// of those before. For a shared codebook each level provides its share of the K codewords.
 ///
-/// With fewer vectors than codewords the rest repeat others, and no code uses them. `x` is copied: of many vectors, give
-/// those of [`sample_rows`].
+/// If there are fewer vectors than codewords, the remaining codewords repeat others, and no code uses them. `x` is
+/// copied: if there are many vectors, pass those of [`sample_rows`].
 ///
 /// # Errors
 /// No vectors, sizes out of range, a row that is not finite, values whose differences are beyond f32, or a cancelling
@@ -55,10 +55,10 @@ pub fn residual_kmeans(
     by_levels(x, n_codebooks, n_codewords, selection, seed, monitor).map_err(of_vectors)
 }
 
-/// Codebooks that `start` makes of vectors, where errors count more along `directions`, if there are any.
+/// Codebooks that `start` computes from vectors, where errors count more along `directions`, if there are any.
 ///
 /// # Errors
-/// Those of `start`; directions of another d, or values that are beyond f32 when they are stretched.
+/// The errors of `start`; directions with a different d, or values that are beyond f32 when stretched.
 pub fn along(
     x: &dyn Vectors,
     directions: Option<&Directions>,
@@ -70,7 +70,7 @@ pub fn along(
     }
 }
 
-/// An error about codebooks that nobody gave: they were made of the vectors, and differences of these are beyond f32.
+/// An error about codebooks that nobody passed: they were computed from the vectors, whose differences are beyond f32.
 fn of_vectors(error: Error) -> Error {
     match error {
         Error::Argument { name: "codebooks", .. } => too_large(),
@@ -96,7 +96,7 @@ fn by_levels(
         } else {
             n_codewords
         };
-        // Progress is told by levels, but a level may be long: ask whether to go on more often.
+        // Progress is counted in levels, but a level may take long: check more often whether to go on.
         let go_on = |_, _| monitor.report(level as u64, levels as u64).is_ok();
         let (book, codes) = kmeans(&residuals, size, &mut rng, &go_on)?;
         for (mut residual, &code) in residuals.outer_iter_mut().zip(&codes) {
@@ -114,13 +114,14 @@ fn by_levels(
     Codebooks::new(shared.broadcast(shape).expect("one codebook").to_owned())
 }
 
-/// Codebooks of random vectors: each codeword is x / M for a random x, so that a sum of M of them has the mean of the data.
+/// Codebooks of random vectors: each codeword is x / M for a random x, so that a sum of M of them has the mean of the
+/// data.
 ///
-/// Random *codes*, from which the update makes codebooks, are the other way to begin at random. With the greedy encoder
-/// they ended at larger errors on SIFT, Gowalla and GloVe, and they interpolate data of fewer than M·K vectors.
+/// Random *codes*, from which the update computes codebooks, are the alternative random start. With the greedy encoder
+/// they ended at larger errors on SIFT, Gowalla and GloVe, and they interpolate data with fewer than M·K vectors.
 ///
 /// # Errors
-/// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor.
+/// No vectors, sizes out of range, a row that is not finite, or the monitor cancels.
 pub fn random_vectors(
     x: &dyn Vectors,
     n_codebooks: usize,
@@ -161,7 +162,7 @@ fn read_all(x: &dyn Vectors) -> Result<Array2<f32>> {
     Ok(all)
 }
 
-/// One codebook (1, `size`, d) by Lloyd's algorithm from random vectors, and the codes of `x` with it.
+/// One codebook (1, `size`, d) by Lloyd's algorithm from random vectors, and the codes of `x` for it.
 fn kmeans(
     x: &Array2<f32>,
     size: usize,

@@ -1,5 +1,5 @@
-//! k-means by Lloyd's algorithm: the codebook of a product quantizer in each subspace, of a residual quantizer at each
-//! level.
+//! k-means by Lloyd's algorithm: the codebook of a product quantizer in each subspace, and of a residual quantizer at
+//! each level.
 
 use crate::codebooks::MAX_CODEWORDS;
 use crate::encode::Nearest;
@@ -13,12 +13,12 @@ use rand::{SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-/// Vectors that a task finds codewords for.
+/// Vectors per task that finds codewords.
 const CHUNK: usize = 480;
-/// Vectors whose sums are added up apart: always as many, so that sums do not depend on threads.
+/// Vectors that are summed separately: constant, so that sums do not depend on threads.
 const PART: usize = 16_384;
 
-/// What [`kmeans`] gives.
+/// The result of [`kmeans`].
 #[derive(Clone, Debug)]
 pub struct Clusters {
     /// The means, (K, d).
@@ -27,13 +27,13 @@ pub struct Clusters {
     pub history: Vec<f64>,
 }
 
-/// K means of `x` (n, d), from random vectors, in at most `max_iter` iterations.
+/// K means of `x` (n, d), starting from random vectors, in at most `max_iter` iterations.
 ///
-/// `x` is held in memory as f32. A mean that no vector belongs to moves to the vector that is farthest from its own; with
-/// fewer different vectors than means some are left over.
+/// `x` is held in memory as f32. A mean without vectors moves to the vector that is farthest from its own mean; if
+/// there are fewer different vectors than means, some means remain unused.
 ///
 /// # Errors
-/// No vectors, sizes out of range, a row that is not finite, or a cancelling monitor, which hears of each iteration.
+/// No vectors, sizes out of range, a row that is not finite, or the monitor cancels; it is told of each iteration.
 pub fn kmeans(
     x: &dyn Vectors,
     n_codewords: usize,
@@ -67,7 +67,7 @@ pub fn kmeans(
     Ok(Clusters { centroids, history })
 }
 
-/// The vectors around their mean.
+/// The vectors, relative to their mean.
 struct Data {
     rows: Vec<f32>,
     dim: usize,
@@ -102,7 +102,7 @@ impl Data {
         self.rows.len() / self.dim
     }
 
-    /// Different vectors where there are enough.
+    /// Different vectors, if there are enough.
     fn random(&self, n_codewords: usize, seed: u64) -> Vec<f32> {
         let (n, mut rng) = (self.n(), ChaCha8Rng::seed_from_u64(seed));
         let chosen: Vec<usize> = match n_codewords {
@@ -112,7 +112,7 @@ impl Data {
         chosen.iter().flat_map(|&row| &self.rows[row * self.dim..][..self.dim]).copied().collect()
     }
 
-    /// The nearest codeword of each vector; whether any changed.
+    /// Assigns each vector to its nearest codeword; returns whether any assignment changed.
     fn assign(&self, nearest: &Nearest, codes: &mut [u8]) -> bool {
         let size = parallel::rows(CHUNK);
         let chunks = codes.par_chunks_mut(size).zip(self.rows.par_chunks(size * self.dim));
@@ -127,7 +127,7 @@ impl Data {
         chunks.map_init(|| nearest.desk(), assign).reduce(|| false, |a, b| a | b)
     }
 
-    /// Sum (K, d) and number (K) of the vectors of each codeword.
+    /// Sum (K, d) and number (K) of the vectors assigned to each codeword.
     fn sums(&self, codes: &[u8], n_codewords: usize) -> (Vec<f64>, Vec<f64>) {
         let dim = self.dim;
         let part = |(codes, rows): (&[u8], &[f32])| {
@@ -150,7 +150,7 @@ impl Data {
         sum.expect("at least one vector")
     }
 
-    /// Mean squared distance from the means: that from the origin less that of the means.
+    /// Mean squared distance from the means: the vectors' mean square minus that of the means.
     fn objective(&self, sums: &[f64], counts: &[f64]) -> f64 {
         let square = |sum: &[f64]| sum.iter().map(|s| s * s).sum::<f64>();
         let means = sums.chunks_exact(self.dim).zip(counts).filter(|(_, count)| **count > 0.0);
@@ -158,7 +158,7 @@ impl Data {
         within.max(0.0) / self.n() as f64
     }
 
-    /// Makes centroids the means.
+    /// Moves the centroids to the means.
     fn update(&self, centroids: &mut [f32], sums: &[f64], counts: &[f64], codes: &[u8]) {
         let mut empty = Vec::new();
         let words = centroids.chunks_exact_mut(self.dim).zip(sums.chunks_exact(self.dim));

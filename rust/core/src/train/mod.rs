@@ -1,7 +1,7 @@
-//! Training: codebooks given codes and codes given codebooks, in turn, until the objective settles.
+//! Training: codebooks given codes and codes given codebooks, alternating until the objective settles.
 //!
-//! The steps are here, one module each; [`train`] puts them together for programs without the Python layer, which has a
-//! loop of its own over the same steps and solves with numpy.
+//! The steps are here, one module each; [`train`] combines them for programs without the Python layer, which has its
+//! own loop over the same steps and solves with numpy.
 
 pub mod anneal;
 pub mod applied;
@@ -32,32 +32,32 @@ use moments::{Moments, pull};
 use ndarray::Array2;
 use std::cell::Cell;
 
-/// Share of the variance below which a loss is rounding.
+/// Share of the variance below which a loss is considered rounding.
 const EXACT: f64 = 1e-12;
 
-/// What training gives.
+/// The result of training.
 #[derive(Clone, Debug)]
 pub struct Trained<C = Array2<u8>> {
     /// The codebooks.
     pub codebooks: Codebooks,
     /// The codes of the training vectors, (n, M).
     pub codes: C,
-    /// The mean loss after each iteration, the start first: it never rises.
+    /// The mean loss after each iteration, beginning with that of the start: it never rises.
     pub history: Vec<f64>,
 }
 
 /// Learns codebooks for `x` (n, d).
 ///
 /// # Errors
-/// Arguments out of range, a row that is not finite, or a cancelling monitor, which hears of every pass over `x`.
+/// Arguments out of range, a row that is not finite, or the monitor cancels; it is told of every pass over `x`.
 pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Result<Trained> {
     let local = Local::new(x, None)?;
     let directions = training.objective.directions.as_ref();
     train_on(&local.weighted_by_norm(training.weight_power, directions, monitor)?, training, monitor)
 }
 
-/// Learns codebooks for what the centroids of lists leave of `x` (n, d); and the list of each vector, that of least loss. An
-/// error counts along the vector, not along what is left of it.
+/// Learns codebooks for the residuals of `x` (n, d) from the centroids of lists; also returns the list of each vector,
+/// that of least loss. An error counts along the vector, not along its residual.
 ///
 /// ```
 /// use compcodes::train::{Training, lists, train_in_lists};
@@ -76,7 +76,7 @@ pub fn train(x: &dyn Vectors, training: &Training, monitor: &dyn Monitor) -> Res
 /// ```
 ///
 /// # Errors
-/// Those of [`train`], or centroids of another d.
+/// The errors of [`train`], or centroids with a different d.
 pub fn train_in_lists(
     x: &dyn Vectors,
     centroids: &Centroids,
@@ -90,10 +90,10 @@ pub fn train_in_lists(
     Ok((train_on(&local, training, monitor)?, found))
 }
 
-/// The same for vectors that lie anywhere, and count by the weights they have there.
+/// Like [`train`], for vectors that lie anywhere, and count by the weights they have there.
 ///
 /// # Errors
-/// Those of [`train`].
+/// The errors of [`train`].
 pub fn train_on<S: Shards>(
     shards: &S,
     training: &Training,
@@ -101,17 +101,17 @@ pub fn train_on<S: Shards>(
 ) -> Result<Trained<S::Codes>> {
     let passes = (training.annealed() + training.iterations() + 2) as u64;
     let pass = Cell::new(0);
-    let run = Run::new(shards, training, monitor, passes, &pass)?;
+    let run = TrainingRun::new(shards, training, monitor, passes, &pass)?;
     let (mut codebooks, mut codes) = run.start()?;
     let mut partial = false;
-    // Of as few vectors as codewords the start is exact, and nothing is left to learn.
+    // If there are no more vectors than codewords, the start is exact, and nothing is left to learn.
     let exact = run.objective(&codebooks, &codes)? <= EXACT * run.variance;
     for iteration in 0..if exact { 0 } else { training.annealed() } {
         match shards.part(&codes, training.n_codewords, training.seed, iteration)? {
             None => (codebooks, codes) = run.annealed(&codebooks, &codes, iteration)?,
             Some((part, own)) => {
                 let own = {
-                    let run = Run::new(&part, training, monitor, passes, &pass)?;
+                    let run = TrainingRun::new(&part, training, monitor, passes, &pass)?;
                     let (better, own) = run.annealed(&codebooks, &own, iteration)?;
                     codebooks = better;
                     own
@@ -122,7 +122,7 @@ pub fn train_on<S: Shards>(
         }
     }
     if partial {
-        // Some codes are of codebooks long gone.
+        // Some codes are for codebooks of long ago.
         codes = run.pass(&codebooks, |encoder, monitor| {
             shards.renewed(encoder, &training.objective, &codebooks, codes, monitor)
         })?;
@@ -132,7 +132,7 @@ pub fn train_on<S: Shards>(
         let before = history[iteration];
         let better = run.update(&codebooks, &codes, before)?;
         let (better_codes, now) = run.improve(&better, &codes)?;
-        // The pull of the codewords to their mean can cost more than new codes gain: then the rest is overfitting.
+        // The pull of codewords to their mean can cost more than new codes gain: what remains would be overfitting.
         if now > before {
             break;
         }
@@ -145,8 +145,8 @@ pub fn train_on<S: Shards>(
     Ok(Trained { codebooks, codes, history })
 }
 
-/// One run of training, and how far it is.
-struct Run<'a, S> {
+/// The state of a training run.
+struct TrainingRun<'a, S> {
     shards: &'a S,
     training: &'a Training,
     moments: Moments,
@@ -156,7 +156,7 @@ struct Run<'a, S> {
     pass: &'a Cell<u64>,
 }
 
-impl<'a, S: Shards> Run<'a, S> {
+impl<'a, S: Shards> TrainingRun<'a, S> {
     fn new(
         shards: &'a S,
         training: &'a Training,
@@ -172,7 +172,7 @@ impl<'a, S: Shards> Run<'a, S> {
         Ok(Self { shards, training, moments, variance, monitor, passes, pass })
     }
 
-    /// Codebooks for `codes`, and codes for these with noise.
+    /// Codebooks for `codes`, and codes for these codebooks with noise.
     fn annealed(
         &self,
         codebooks: &Codebooks,
@@ -205,7 +205,7 @@ impl<'a, S: Shards> Run<'a, S> {
         Ok((codebooks, codes))
     }
 
-    /// Better codes, and the objective.
+    /// Improved codes, and the objective.
     fn improve(&self, codebooks: &Codebooks, codes: &S::Codes) -> Result<(S::Codes, f64)> {
         let (codes, loss) =
             self.pass(codebooks, |encoder, monitor| self.shards.improve(encoder, codes, monitor))?;
@@ -217,8 +217,8 @@ impl<'a, S: Shards> Run<'a, S> {
         Ok(loss / self.moments.weight)
     }
 
-    /// The best codebooks for `codes`, or better ones where the loss has no closed form; codewords without use are where
-    /// they help.
+    /// The best codebooks for `codes`, or better ones if the loss has no closed form; unused codewords are moved to
+    /// where they help.
     fn update(&self, previous: &Codebooks, codes: &S::Codes, objective: f64) -> Result<Codebooks> {
         let Training { objective: target, selection, ridge, shrinkage, .. } = self.training;
         let (m, k, shared) = (previous.n_codebooks(), previous.n_codewords(), selection.is_shared());
@@ -234,13 +234,13 @@ impl<'a, S: Shards> Run<'a, S> {
             let stretched = directions.map(|directions| directions.stretch(previous)).transpose()?;
             let start = equations::unknowns(stretched.as_ref().unwrap_or(previous), shared);
             let (uses, mut b) = self.shards.sides(codes, k, shared, directions, &self.quiet())?;
-            // uuᵀx = x: the side of the inner-product loss is that of the plain one, η times.
+            // uuᵀx = x: the right side for the inner-product loss is η times that of the plain loss.
             if !self.shards.are_weighed() {
                 b *= target.loss.eta();
             }
             equations::pull(&mut b, &uses, pull, start.view(), k);
             let extra = target.loss.extra();
-            // The term along x adds about that share.
+            // The term along x adds approximately that share.
             let diagonal = &uses * (1.0 + extra / start.ncols() as f64) + pull;
             let lambda = equations::lambda(*ridge, uses.sum() / uses.len() as f64 + pull);
             let apply = |p: &Array2<f64>| {
@@ -261,7 +261,7 @@ impl<'a, S: Shards> Run<'a, S> {
         }
     }
 
-    /// One pass over the vectors with the encoder for `codebooks`; progress is that of the whole.
+    /// One pass over the vectors with the encoder for `codebooks`; progress is reported as part of the whole.
     fn pass<T>(
         &self,
         codebooks: &Codebooks,
@@ -271,10 +271,10 @@ impl<'a, S: Shards> Run<'a, S> {
         let pass = self.pass.replace(self.pass.get() + 1);
         let encoder = encoder(codebooks, selection, objective, encoding.for_training(pass_seed(seed, pass)))?;
         let passes = self.passes;
-        work(&*encoder, &Part { monitor: self.monitor, pass, passes })
+        work(&*encoder, &PassProgress { monitor: self.monitor, pass, passes })
     }
 
-    /// A monitor for work within a pass, that only asks whether to go on.
+    /// A monitor for work within a pass, which only checks whether to go on.
     fn quiet(&self) -> impl Monitor + '_ {
         let (pass, passes) = (self.pass.get(), self.passes);
         let monitor = self.monitor;
@@ -282,14 +282,14 @@ impl<'a, S: Shards> Run<'a, S> {
     }
 }
 
-/// Progress of one pass as progress of all.
-struct Part<'a> {
+/// Progress of one pass, reported as progress of the whole.
+struct PassProgress<'a> {
     monitor: &'a dyn Monitor,
     pass: u64,
     passes: u64,
 }
 
-impl Monitor for Part<'_> {
+impl Monitor for PassProgress<'_> {
     fn report(&self, done: u64, total: u64) -> Result<()> {
         self.monitor.report(self.pass * total + done, self.passes * total)
     }

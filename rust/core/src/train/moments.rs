@@ -1,4 +1,4 @@
-//! Mean and spread of the vectors that are trained on: what noise and shrinkage are measured by.
+//! Mean and spread of the training vectors, which determine the scale of noise and shrinkage.
 
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -7,36 +7,36 @@ use crate::vectors::basis::Directions;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2, ArrayView1, Zip};
 
-/// About so many rows tell mean and spread well enough.
+/// About this many rows determine mean and spread well enough.
 const ROWS: usize = 20_000;
-/// Rows whose sums are added up apart.
+/// Rows that are summed separately.
 const CHUNK: usize = 64;
 
-/// The rows of `n` that are looked at, in order: fewer than 40,000.
+/// The rows, out of `n`, that are examined, in order: fewer than 40,000.
 pub fn rows(n: usize) -> impl Iterator<Item = usize> {
     (0..n).step_by((n / ROWS).max(1))
 }
 
-/// Sums of some rows, from which mean and variance follow. Those of shards are merged.
+/// Sums over some rows, from which mean and variance follow. Those of shards are merged.
 #[derive(Clone, Debug)]
 pub struct Moments {
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: f64,
-    /// Σ w of all rows.
+    /// Σ w over all rows.
     pub weight: f64,
-    /// Σ w of the rows that were looked at.
+    /// Σ w over the rows that were examined.
     seen: f64,
     mean: Array1<f64>,
-    /// Σ w (x − mean)² of the rows that were looked at.
+    /// Σ w (x − mean)² over the rows that were examined.
     squares: Array1<f64>,
 }
 
 impl Moments {
-    /// Of `x` (n, d), from every so many-th row, some 20,000 in all; `weights` (n) are 1 if not given. With `directions`,
-    /// of the vectors that these stretch.
+    /// Computes the moments of `x` (n, d) from regularly spaced rows, about 20,000 in all; `weights` (n) are 1 if not
+    /// given. With `directions`, they are those of the stretched vectors.
     ///
     /// # Errors
-    /// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+    /// Shapes that do not fit, a row that is not finite, or the monitor cancels.
     pub fn of(
         x: &dyn Vectors,
         weights: Option<&[f64]>,
@@ -51,7 +51,7 @@ impl Moments {
         let mut moments = Self::none(d);
         moments.rows = n as f64;
         moments.weight = weights.map_or(n as f64, |weights| weights.iter().sum());
-        // Rows that are all without weight say as much as if each had the same.
+        // If all examined rows have weight 0, they count equally.
         let weights = weights.filter(|weights| rows.iter().any(|&row| weights[row] > 0.0));
         let mut buffer = Array2::<f32>::zeros((CHUNK, d));
         for rows in rows.chunks(CHUNK) {
@@ -65,14 +65,14 @@ impl Moments {
         Ok(moments)
     }
 
-    /// Takes in those of another shard.
+    /// Merges the moments of another shard.
     pub fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.weight += other.weight;
         if other.seen <= 0.0 {
             return;
         }
-        // Chan et al., 1979: no difference of large squares.
+        // Chan et al., 1979: avoids differences of large squares.
         let seen = self.seen + other.seen;
         let between = self.seen * (other.seen / seen);
         Zip::from(&mut self.squares).and(&other.squares).and(&self.mean).and(&other.mean).for_each(
@@ -128,10 +128,10 @@ impl Moments {
 
 /// Weight of the pull of codewords to the mean of their codebook, in the unit of the diagonal of A.
 ///
-/// Where codewords are normal about the mean, and what they leave of a vector is too, the best weight is the ratio of
-/// two variances: of what is left (`objective`, the mean loss) and of what one of M codebooks holds (an M-th of
-/// `variance`, the data's). The pull is `shrinkage` times that, for rows of `mean_weight`. So it vanishes where the codes
-/// are nearly exact, and beside the vectors that use a codeword where these are many.
+/// If codewords are normally distributed about the mean, and residuals are too, the best weight is the ratio of two
+/// variances: that of the residuals (`objective`, the mean loss) and what one of M codebooks holds (an M-th of
+/// `variance`, the data's). The pull is `shrinkage` times that, for rows of `mean_weight`. So it vanishes where the
+/// codes are nearly exact, and is negligible for codewords that many vectors use.
 #[must_use]
 pub fn pull(shrinkage: f64, n_codebooks: usize, objective: f64, variance: f64, mean_weight: f64) -> f64 {
     if shrinkage == 0.0 || !(variance > 0.0 && variance.is_finite()) {

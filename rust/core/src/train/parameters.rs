@@ -1,24 +1,24 @@
-//! What training is asked for.
+//! The parameters of training.
 
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Objective, Start};
 
-/// How training starts.
+/// The start of training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
     /// Codebooks by residual k-means.
     Residual,
     /// Codebooks of random vectors.
     Random,
-    /// Given ones, (M, K, d). There is no annealing then: it would lose them.
+    /// Given codebooks, (M, K, d). There is no annealing then, since it would destroy them.
     Codebooks(Codebooks),
 }
 
-/// What training is asked for. The default is that of the Python package, but for the loss: that chooses η and the weights
-/// by trials on the data, and here its choice begins with the default.
+/// The parameters of training. The defaults are those of the Python package, except for the loss: Python chooses η and
+/// the weights by trials on the data, starting from the defaults given here.
 #[derive(Clone, Debug)]
 pub struct Training {
-    /// M, 1 to 64: the bytes of a code.
+    /// M, 1 to 64: the number of bytes of a code.
     pub n_codebooks: usize,
     /// K, 1 to 256.
     pub n_codewords: usize,
@@ -26,35 +26,35 @@ pub struct Training {
     pub selection: Selection,
     /// The start.
     pub init: Init,
-    /// How the model will choose codes. A pass of training takes less effort: see [`Encoding::for_training`].
+    /// How the model will choose codes. A training pass takes less effort: see [`Encoding::for_training`].
     pub encoding: Encoding,
-    /// What is made small. By default errors along a vector count 4 times.
+    /// What is minimised. By default errors along a vector count 4 times.
     pub objective: Objective,
-    /// Vectors count by ‖x‖ to this power: 2 by default, 0 for all alike.
+    /// Vectors are weighted by ‖x‖ to this power: 2 by default, 0 for equal weights.
     pub weight_power: f64,
-    /// Iterations with noise, which belong to the start; for local search only.
+    /// Iterations with noise, which are part of the start; for local search only.
     pub anneal: usize,
-    /// The most iterations after that; `None` for 16 after iterations with noise, and 24 without.
+    /// The most iterations after that; `None` means 16 after iterations with noise, and 24 without.
     pub max_iter: Option<usize>,
-    /// Training ends when an iteration lowers the objective by less than this share of it.
+    /// Training ends when an iteration lowers the objective by less than this fraction of it.
     pub tolerance: f64,
-    /// λ of the proximal ridge, as a share of the mean use of a codeword.
+    /// λ of the proximal ridge, as a fraction of the mean use of a codeword.
     pub ridge: f64,
-    /// How strongly codewords are pulled to the mean of their codebook, in multiples of what would be right were all of
-    /// it normally distributed. Without it codebooks fit the noise of small data.
+    /// How strongly codewords are pulled to the mean of their codebook, in multiples of the optimum for normally
+    /// distributed data. Without it, codebooks overfit the noise of small data.
     pub shrinkage: f64,
-    /// Seed of all that is random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
 impl Training {
-    /// Training that makes the squared error small, for Euclidean distances and for decoding.
+    /// Training for the squared error, which suits Euclidean distances and decoding.
     #[must_use]
     pub fn reconstruction() -> Self {
         Self { objective: Objective::default(), weight_power: 0.0, ..Self::default() }
     }
 
-    /// Iterations with noise that there will be.
+    /// The number of iterations with noise.
     #[must_use]
     pub fn annealed(&self) -> usize {
         let own = matches!(self.init, Init::Codebooks(_));

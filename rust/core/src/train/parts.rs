@@ -1,28 +1,28 @@
-//! Random parts of the vectors, one for each iteration with noise: codebooks that noise moves about need no more vectors
-//! than tell where they should be, and a new part each time keeps them from fitting one.
+//! Random parts of the vectors, one per iteration with noise: codebooks that are moved about by noise need only enough
+//! vectors to tell where they should be, and a new part each time keeps them from fitting one part.
 
 use crate::error::{Result, argument};
 use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Vectors of a part, for each codeword of a codebook. With half as many the squared error of SIFT (100,000 vectors,
-/// 8 × 256) was 4 % larger than with all of them in each iteration, and the recall of the plain loss a hundredth less.
+/// Vectors per part, for each codeword of a codebook. With half as many the squared error of SIFT (100,000 vectors, 8 ×
+/// 256) was 4 % larger than with all of them in each iteration, and the recall of the plain loss lower by 0.01.
 const PER_CODEWORD: usize = 200;
-/// Where few vectors hold most of the weight a part needs fewer, but no smaller share than this.
+/// If few vectors hold most of the weight a part needs fewer, but no smaller share than this.
 const LEAST: f64 = 0.4;
-/// The streams of random numbers that parts draw from, beside those of the start and of the noise.
+/// The streams of random numbers that parts draw from, separate from those of the start and of the noise.
 const STREAM: u64 = 1 << 32;
 
-/// Some rows, and what each of them counts.
+/// Some rows, and the weight of each.
 pub type Part = (Vec<usize>, Option<Vec<f64>>);
 
-/// The rows of the part of `n` vectors that iteration `iteration` trains on, in order, and their weights; `None` if that
-/// is all of them. With `weights` half of the draw is even and half by weight, and a row counts by its weight over its
-/// chance.
+/// The rows, in order, and weights of the part of `n` vectors that iteration `iteration` trains on; `None` if it
+/// consists of all vectors. With `weights`, half of the draw is uniform and half by weight, and a row counts by its
+/// weight divided by its probability.
 ///
 /// # Errors
-/// Not one weight for each vector.
+/// There is not one weight per vector.
 pub fn drawn(
     n: usize,
     weights: Option<&[f64]>,
@@ -45,7 +45,7 @@ pub fn drawn(
         return Err(argument!("sample_weight", "has {} entries, X has {n} rows", weights.len()));
     }
     let (sum, squares) = weights.iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
-    // As many rows of equal weight would know as much.
+    // As many rows with equal weights would carry the same information.
     let effective = if squares > 0.0 { sum * sum / squares / n as f64 } else { 1.0 };
     let count = (count as f64 * effective.clamp(LEAST, 1.0)) as usize;
     let mut rows: Vec<usize> = (0..n).filter(|&row| weights[row] > 0.0).collect();
@@ -54,7 +54,7 @@ pub fn drawn(
     }
     let mean = sum / rows.len() as f64;
     let chances = chances(rows.iter().map(|&row| 1.0 + weights[row] / mean).collect(), count);
-    // Systematic sampling: a grid of random offset over the chances, end to end in random order.
+    // Systematic sampling: a grid with a random offset over the probabilities, laid end to end in random order.
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.shuffle(&mut rng);
     let (mut next, mut end, mut taken) = (rng.random::<f64>(), 0.0, Vec::with_capacity(count + 1));
@@ -71,7 +71,7 @@ pub fn drawn(
     Ok(Some((rows, Some(part))))
 }
 
-/// Probabilities in proportion to `shares`, but at most 1, whose sum is `count`, fewer than there are shares.
+/// Probabilities proportional to `shares`, but at most 1, that sum to `count`, which is less than the number of shares.
 fn chances(shares: Vec<f64>, count: usize) -> Vec<f64> {
     let mut chances = shares;
     let (mut certain, mut left) = (0, chances.iter().sum::<f64>());
@@ -116,7 +116,7 @@ mod tests {
             assert!(rows.is_sorted_by(|a, b| a < b) && rows.len() == part.len());
             rows.iter().zip(part).for_each(|(&row, weight)| sums[row] += weight / 400.0);
         }
-        // On average each row counts what it does in the whole.
+        // On average each row has the weight that it has in the whole.
         for group in 0..10 {
             let rows = group * 500..(group + 1) * 500;
             let want = weights[rows.clone()].iter().sum::<f64>() / mean;

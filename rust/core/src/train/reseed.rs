@@ -1,11 +1,11 @@
-//! Codewords that no code uses: training moves them to where they are of use.
+//! Codewords that no code uses: training moves them to where they are useful.
 
 use crate::codebooks::Codebooks;
 use crate::error::{Result, argument};
 use crate::vectors::{Subset, Vectors, read_finite};
 use ndarray::{Array2, ArrayView2, s};
 
-/// How many rows use each codeword, M·K numbers; of a `shared` codebook, K: in whatever place.
+/// How many rows use each codeword, M·K numbers; for a `shared` codebook K numbers, counting all places.
 ///
 /// # Errors
 /// A code is not below K.
@@ -22,7 +22,7 @@ pub fn uses(codes: ArrayView2<'_, u8>, n_codewords: usize, shared: bool) -> Resu
     Ok(uses)
 }
 
-/// The rows that are approximated worst.
+/// The rows with the worst approximations.
 #[derive(Clone, Debug)]
 pub struct Worst {
     /// Their losses, the largest first.
@@ -33,8 +33,8 @@ pub struct Worst {
     pub codes: Array2<u8>,
 }
 
-/// The `count` rows of `x` with the largest `errors`, or fewer: those with an error of 0 are none. Of equal errors the
-/// lower row comes first.
+/// The `count` rows of `x` with the largest `errors`, or fewer, since rows with error 0 are left out. Ties go to the
+/// lower row.
 ///
 /// # Errors
 /// Shapes that do not fit, or a row that is not finite.
@@ -64,11 +64,11 @@ pub fn worst(x: &dyn Vectors, codes: ArrayView2<'_, u8>, errors: &[f64], count: 
     Ok(Worst { errors: rows.iter().map(|&row| errors[row]).collect(), vectors, codes })
 }
 
-/// Gives every codeword without `uses` (M·K, or K of a shared codebook) a new place: where it makes one badly
-/// approximated vector exact. The first of `worst` comes first, each serves once.
+/// Moves every codeword without `uses` (M·K, or K for a shared codebook) to a place where it makes one badly
+/// approximated vector exact. The rows of `worst` are used in order, each at most once.
 ///
-/// The objective does not change by it, since no vector uses these codewords yet. With `shared` codebooks all M are
-/// changed alike.
+/// The objective does not change, since no vector uses these codewords yet. With `shared` codebooks all M are changed
+/// in the same way.
 ///
 /// # Errors
 /// Shapes that do not fit.

@@ -1,4 +1,4 @@
-//! The vectors that are trained on, as the training loop sees them: sums, and small samples. So they may lie anywhere.
+//! The training vectors as the training loop sees them: sums, and small samples. So they may lie anywhere.
 
 use crate::codebooks::Codebooks;
 use crate::encode::{Centroids, Encode, Loss, Objective, Target};
@@ -16,20 +16,20 @@ use crate::vectors::{Subset, Vectors, check_dim, read_finite};
 use ndarray::{Array1, Array2, Axis};
 use std::sync::Arc;
 
-/// Weighted vectors and their codes. The sums of parts of them add up to those of the whole.
+/// Weighted vectors and their codes. The sums over parts add up to those over the whole.
 pub trait Shards {
     /// The codes of all vectors, wherever they are kept.
     type Codes;
     /// Some of the vectors.
     type Part: Shards<Codes = Self::Codes>;
 
-    /// n and d.
+    /// The shape (n, d).
     fn shape(&self) -> (usize, usize);
 
-    /// Mean and spread, as `directions` stretch them.
+    /// Mean and spread of the vectors, stretched by `directions`.
     ///
     /// # Errors
-    /// A row that is not finite, or a cancelling monitor; as all methods.
+    /// A row that is not finite, or the monitor cancels; the same holds for all methods.
     fn moments(&self, directions: Option<&Directions>, monitor: &dyn Monitor) -> Result<Moments>;
 
     /// Rows by position, in order.
@@ -38,13 +38,13 @@ pub trait Shards {
     /// See [`moments`](Self::moments).
     fn sample(&self, rows: &[usize]) -> Result<Array2<f32>>;
 
-    /// Codes of every vector.
+    /// Encodes every vector.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
     fn encode(&self, encoder: &dyn Encode, monitor: &dyn Monitor) -> Result<Self::Codes>;
 
-    /// The better of the codes there are and new ones, row by row.
+    /// For each row, the better of its present code and a new one.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -57,8 +57,8 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<Self::Codes>;
 
-    /// The part of the vectors that an iteration with noise trains on, and their codes; `None` if that is all: see
-    /// [`drawn`](super::parts::drawn).
+    /// The part of the vectors that an iteration with noise trains on, and its codes; `None` if it consists of all
+    /// vectors: see [`drawn`](super::parts::drawn).
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -70,10 +70,10 @@ pub trait Shards {
         iteration: usize,
     ) -> Result<Option<(Self::Part, Self::Codes)>>;
 
-    /// Puts the codes of a part in their places.
+    /// Puts the codes of a part into their places.
     fn put(&self, codes: &mut Self::Codes, part: &Self::Part, own: &Self::Codes);
 
-    /// Better codes where there are any, and the Σ w·loss of all.
+    /// Improved codes where possible, and Σ w·loss over all vectors.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -96,7 +96,7 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<f64>;
 
-    /// The sides of the plain loss's linear system.
+    /// The two sides of the linear system for the plain loss.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -107,12 +107,12 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<NormalEquations>;
 
-    /// Whether the right side of [`sides`](Self::sides) weighs errors along x already, as the loss does.
+    /// Whether the right side of [`sides`](Self::sides) already weighs errors along x, as the loss does.
     fn are_weighed(&self) -> bool {
         false
     }
 
-    /// The diagonal and the right side of that system, for vectors as `directions` stretch them: see [`applied::sides`].
+    /// The diagonal and the right side of that system, for vectors stretched by `directions`: see [`applied::sides`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -125,7 +125,7 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<(Array1<f64>, Array2<f64>)>;
 
-    /// The left side for the inner-product loss, where η − 1 is `extra`: see [`applied::apply`].
+    /// The left side for the inner-product loss, where `extra` is η − 1: see [`applied::apply`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -159,27 +159,27 @@ pub trait Shards {
     ) -> Result<Worst>;
 }
 
-/// Vectors of this process.
+/// Vectors in the memory of this process.
 pub struct Local<'a> {
     x: Source<'a>,
     weights: Option<Vec<f64>>,
-    /// What approximations begin with, if not with zeros: codewords approximate what is left.
+    /// What approximations start from, if not from zeros: codewords approximate the remainder.
     base: Option<Base>,
-    /// Of a part, the rows of the whole that it has.
+    /// For a part, the numbers of its rows in the whole.
     rows: Vec<usize>,
 }
 
-/// Rows that approximations begin with.
+/// Rows that approximations start from.
 #[derive(Clone)]
 struct Base {
     rows: Arc<Array2<f32>>,
-    /// Of each vector, which row.
+    /// For each vector, the number of its row.
     places: Vec<usize>,
     /// η − 1.
     extra: f64,
 }
 
-/// Vectors of the caller, or a copy of some of them.
+/// Vectors owned by the caller, or a copy of some of them.
 enum Source<'a> {
     Given(&'a dyn Vectors),
     Copied(Array2<f32>),
@@ -209,19 +209,19 @@ impl Vectors for Source<'_> {
 }
 
 impl<'a> Local<'a> {
-    /// Vectors `x` (n, d) with `weights` (n), 1 if not given.
+    /// Vectors `x` (n, d) with `weights` (n), which are 1 if not given.
     ///
     /// # Errors
-    /// Not one weight for each row, or one that is negative or not finite.
+    /// There is not one weight per row, or one is negative or not finite.
     pub fn new(x: &'a dyn Vectors, weights: Option<Vec<f64>>) -> Result<Self> {
         check_weights(x, weights.as_deref())?;
         Ok(Self { x: Source::Given(x), weights, base: None, rows: Vec::new() })
     }
 
-    /// The same vectors in these lists, the centroids of which their approximations begin with; errors count by `loss`.
+    /// Makes approximations start from the centroids of the vectors' lists; errors count by `loss`.
     ///
     /// # Errors
-    /// Centroids of another d, or not a list of them for each vector.
+    /// Centroids with a different d, or not one list number per vector.
     pub fn in_lists(self, centroids: &Centroids, lists: &[u32], loss: Loss) -> Result<Self> {
         check_dim(&self.x, "X", centroids.dim())?;
         centroids.check_lists(lists, self.x.n())?;
@@ -230,7 +230,7 @@ impl<'a> Local<'a> {
         Ok(Self { base: Some(base), ..self })
     }
 
-    /// What codes are chosen for.
+    /// Calls `f` with the target that codes are chosen for.
     fn with_target<R>(&self, f: impl FnOnce(&Target<'_>) -> R) -> R {
         match &self.base {
             None => f(&Target::from(&self.x)),
@@ -242,7 +242,8 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// What codewords are to add up to: weighed by the loss, where `along` tells the directions that stretch it.
+    /// Calls `f` with what codewords should add up to. If `along` is given, it is weighed by the loss, and stretched
+    /// along the directions in it.
     fn with_rest<R>(&self, along: Option<Option<&Directions>>, f: impl FnOnce(&dyn Vectors) -> R) -> R {
         match &self.base {
             None => f(&self.x),
@@ -265,12 +266,13 @@ impl<'a> Local<'a> {
         self.with_target(|target| objective.errors(codebooks, *target, codes.view(), monitor))
     }
 
-    /// Rows of x itself.
+    /// Copies rows of x itself.
     fn taken(&self, rows: &[usize]) -> Result<Array2<f32>> {
         read_rows(&self.x, rows)
     }
 
-    /// The same with weights that follow ‖x‖ to `power`, stretched along `directions`, too.
+    /// The same vectors with weights proportional to ‖x‖ to `power`, where x is stretched along `directions`, in
+    /// addition to their own weights.
     ///
     /// # Errors
     /// See [`norms`].
@@ -284,7 +286,7 @@ impl<'a> Local<'a> {
         let weights = match (weights, self.weights.take()) {
             (Some(mut weights), Some(own)) => {
                 weights.iter_mut().zip(&own).for_each(|(weight, own)| *weight *= own);
-                // Where nothing is left of them they are of zero length, or all but.
+                // If all weights vanish, the vectors that had weight are of zero length, or nearly so.
                 if weights.iter().any(|&weight| weight > 0.0) { Some(weights) } else { Some(own) }
             }
             (weights, own) => weights.or(own),

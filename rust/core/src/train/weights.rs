@@ -1,4 +1,4 @@
-//! How much each vector counts.
+//! The weight of each vector.
 
 use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
@@ -13,7 +13,7 @@ const CHUNK: usize = 256;
 /// ‖x‖ of each row of `x` (n, d), (n), stretched along `directions`.
 ///
 /// # Errors
-/// Another d, a row that is not finite, or a cancelling monitor.
+/// A different d, a row that is not finite, or the monitor cancels.
 pub fn norms(x: &dyn Vectors, directions: Option<&Directions>, monitor: &dyn Monitor) -> Result<Vec<f64>> {
     let stretched = directions.map(|directions| directions.stretched(x)).transpose()?;
     let x = stretched.as_ref().map_or(x, |stretched| stretched as &dyn Vectors);
@@ -39,16 +39,17 @@ pub fn norms(x: &dyn Vectors, directions: Option<&Directions>, monitor: &dyn Mon
     Ok(norms)
 }
 
-/// Share of the sum of w‖x‖² that one row has at most: the largest of the sets that were tried has .092, for w = ‖x‖⁴.
+/// The largest share of Σ w‖x‖² that one row may have: the maximum in the data sets that were tried is 0.092, for w =
+/// ‖x‖⁴.
 const SHARE: f64 = 0.1;
-/// Of few rows each may have so many times the mean.
+/// If there are few rows, each may have this many times the mean.
 const TIMES: f64 = 10.0;
 
-/// `norms` to `power`, 1 on average; `None` where that is 1 for every row.
+/// `norms` to the power `power`, scaled to 1 on average; `None` if that is 1 for every row.
 ///
-/// No row weighs so much that it has more than a tenth of Σ w‖x‖², which errors are a share of. One that is a hundred times
-/// as long as the others, an error in the data as likely as not, would else be all that training sees: of the others a
-/// search would find few.
+/// Weights are limited so that no row has more than a tenth of Σ w‖x‖², which errors are a share of. Otherwise a row a
+/// hundred times as long as the others, quite possibly an error in the data, would dominate the training, and a search
+/// would find few of the others.
 #[must_use]
 pub fn by_norm(norms: &[f64], power: f64) -> Option<Vec<f64>> {
     let largest = norms.iter().fold(0.0f64, |largest, &norm| largest.max(norm));
@@ -64,21 +65,21 @@ pub fn by_norm(norms: &[f64], power: f64) -> Option<Vec<f64>> {
     Some(weights)
 }
 
-/// The largest number that is at most [`SHARE`] of the sum of `sizes`, those above it taken as equal to it.
+/// The largest number that is at most [`SHARE`] of the sum of `sizes`, after larger sizes are reduced to it.
 fn most(mut sizes: Vec<f64>) -> f64 {
     let share = SHARE.max(TIMES / sizes.len() as f64);
-    // No more rows than these can have more than their share.
+    // No more rows than this can exceed their share.
     let count = (1.0 / share) as usize;
     if count == 0 {
         return f64::INFINITY;
     }
     let (above, last, below) = sizes.select_nth_unstable_by(count, |a, b| b.total_cmp(a));
     above.sort_unstable_by(|a, b| b.total_cmp(a));
-    // From the small to the large: what is left beside a huge one would else be rounding.
+    // From the smallest to the largest: otherwise the rest would be lost in the rounding of a huge one.
     let mut rest = *last + below.iter().sum::<f64>();
     let mut most = f64::INFINITY;
     for (place, &size) in above.iter().enumerate().rev() {
-        // If it is the last that has its share.
+        // The limit if this is the last row that is reduced to its share.
         let limit = share * rest / (1.0 - (place + 1) as f64 * share);
         if size >= limit && limit > 0.0 {
             most = limit;
@@ -89,7 +90,7 @@ fn most(mut sizes: Vec<f64>) -> f64 {
     most
 }
 
-/// Refuses weights that are not one for each row, finite and at least 0.
+/// Rejects weights that are not one per row, finite and at least 0.
 pub(crate) fn check_weights(x: &dyn Vectors, weights: Option<&[f64]>) -> Result<()> {
     let Some(weights) = weights else { return Ok(()) };
     if weights.len() != x.n() {
@@ -128,7 +129,7 @@ mod tests {
             sizes[3] < 0.1001 * sum && sizes[3] > 0.0999 * sum && (sizes[3] / sizes[5] - 1.0).abs() < 1e-9
         );
         assert_eq!(weights[0], weights[999]);
-        // Beside the largest the others are nothing, or too small for f64.
+        // Next to the largest, the others are nothing, or too small for f64.
         for small in [0.0, 1e-80] {
             norms.fill(small);
             norms[3] = 1e38;

@@ -1,20 +1,20 @@
 //! A metric of errors: an error r counts as ‖L r‖² with L = I + AᵀA, more along the few orthogonal rows of A.
 //!
-//! Where sample queries q are known, E⟨q, r⟩² = rᵀ W r with W = E q qᵀ is what an error does to their scores. The rows of
-//! A stretch the directions that queries use most, so that LᵀL is like W there. For vectors and codebooks that are both
-//! stretched, the metric is the plain one: encoders and updates stay what they are.
+//! If sample queries q are known, E⟨q, r⟩² = rᵀ W r with W = E q qᵀ is the effect of an error on their scores. The rows
+//! of A stretch the directions that queries use most, so that LᵀL resembles W there. If vectors and codebooks are both
+//! stretched, the metric becomes the plain one: encoders and updates need no change.
 
 use crate::error::{Result, argument};
 use crate::vectors::{Vectors, check_dim};
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1};
 
-/// The rows of A, (r, d), orthogonal to each other. Along a row a, vectors are stretched by 1 + ‖a‖².
+/// The rows of A, (r, d), orthogonal to each other. Along a row a, vectors are stretched by a factor of 1 + ‖a‖².
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directions {
     rows: Array2<f32>,
 }
 
-/// ‖a‖² of a row is at most this: digits of f32 that remain across it are few.
+/// The upper limit of ‖a‖² for a row: beyond it few digits of f32 would remain across it.
 const LARGEST: f64 = 1e4;
 
 impl Directions {
@@ -43,7 +43,7 @@ impl Directions {
         Ok(Self { rows })
     }
 
-    /// d.
+    /// The length of the vectors, d.
     #[must_use]
     pub fn dim(&self) -> usize {
         self.rows.ncols()
@@ -55,16 +55,16 @@ impl Directions {
         self.rows.view()
     }
 
-    /// `x` (n, d) as L x, computed as they are read.
+    /// `x` (n, d) as L x, computed when it is read.
     ///
     /// # Errors
-    /// `x` has another d.
+    /// `x` has a different d.
     pub fn stretched<'a>(&'a self, x: &'a dyn Vectors) -> Result<Stretched<'a>> {
         check_dim(x, "X", self.dim())?;
         Ok(Stretched { directions: self, vectors: x })
     }
 
-    /// x += Σ f(‖a‖²) a⟨a, x⟩. As the rows are orthogonal, one after the other is the same as all at once.
+    /// x += Σ f(‖a‖²) a⟨a, x⟩. Since the rows are orthogonal, adding one after the other is the same as all at once.
     pub(crate) fn add(&self, mut x: ArrayViewMut1<'_, f64>, factor: impl Fn(f64) -> f64) {
         for row in self.rows.outer_iter() {
             let row = row.mapv(f64::from);
@@ -82,7 +82,7 @@ impl Directions {
     }
 }
 
-/// Vectors as [`Directions`] stretch them.
+/// Vectors stretched by [`Directions`].
 pub struct Stretched<'a> {
     directions: &'a Directions,
     vectors: &'a dyn Vectors,
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn errors_count_by_the_metric() {
-        // Along (3, 4)/5 by 1 + 25, along (4, −3)/5 by 1 + 1.
+        // Stretched along (3, 4)/5 by 1 + 25, along (4, −3)/5 by 1 + 1.
         let directions = Directions::new(array![[3.0, 4.0], [0.8, -0.6]]).unwrap();
         let mut row = [0.0; 2];
         directions.stretched(&array![[9.0f32, 9.0], [0.6, 0.8]].view()).unwrap().read(1, &mut row);

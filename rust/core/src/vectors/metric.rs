@@ -1,13 +1,13 @@
-//! How alike a query and a vector are.
+//! The similarity of a query and a vector.
 
 use crate::error::{Error, Result, argument};
 
-/// What scores measure. Higher is better for each of them.
+/// What scores measure. Higher is better for every metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// ⟨q, x⟩.
     InnerProduct,
-    /// ⟨q, x⟩ / (‖q‖ ‖x‖); 0 where q or x is 0.
+    /// ⟨q, x⟩ / (‖q‖ ‖x‖); 0 if q or x is 0.
     Cosine,
     /// −‖q − x‖².
     Euclidean,
@@ -17,7 +17,7 @@ impl Metric {
     /// Every metric.
     pub const ALL: [Metric; 3] = [Metric::InnerProduct, Metric::Cosine, Metric::Euclidean];
 
-    /// Its name, as files and Python have it.
+    /// The name used in files and in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,14 +27,14 @@ impl Metric {
         }
     }
 
-    /// The score of one pair, in f64: the same bits on every machine, for the sums have a fixed order.
+    /// The score of one pair, in f64: the same bits on every machine, since the order of additions is fixed.
     #[must_use]
     pub fn score(self, query: &[f32], vector: &[f32]) -> f64 {
         Scorer::new(self, query).score(vector)
     }
 }
 
-/// A query, ready to be compared with many vectors; see [`Metric::score`].
+/// A query, prepared for comparing it with many vectors; see [`Metric::score`].
 pub(crate) struct Scorer<'a> {
     metric: Metric,
     query: &'a [f32],
@@ -66,7 +66,7 @@ fn product(query: &[f32], vector: &[f32]) -> f64 {
     sum(query, vector, |q, x| q * x)
 }
 
-/// Sums that are added side by side, for the processor to do many at once.
+/// The number of parallel sums, so that the processor can add many at once.
 const LANES: usize = 16;
 
 /// The sum of `term` over all pairs, in f64, in an order that does not depend on the instruction set.
@@ -75,7 +75,7 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut sums = sums(a, b, &term);
     if !a_rest.is_empty() {
-        // A term of zeros adds 0, which changes no sum.
+        // A term of zeros adds 0, which does not change the sum.
         let padded = |rest: &[f32]| {
             let mut all = [0.0; LANES];
             all[..rest.len()].copy_from_slice(rest);
@@ -98,8 +98,8 @@ fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     sums[0] + sums[1]
 }
 
-/// The sums of `term` over whole chunks, lane by lane. The array is never lent, and only constant places of it are used: so
-/// the sums stay in registers, and are added many at a time.
+/// The sums of `term` over whole chunks, lane by lane. The array is never borrowed, and only indexed by constants, so
+/// the sums stay in registers and are added many at a time.
 #[inline(always)]
 fn sums(a: &[[f32; LANES]], b: &[[f32; LANES]], term: &impl Fn(f64, f64) -> f64) -> [f64; LANES] {
     let mut sums = [0.0; LANES];
@@ -129,7 +129,7 @@ impl std::str::FromStr for Metric {
     }
 }
 
-/// ‖x‖², in f64, summed as [`Metric::score`] does.
+/// ‖x‖², in f64, summed in the order of [`Metric::score`].
 #[inline(always)]
 pub(crate) fn square(vector: &[f32]) -> f64 {
     sum(vector, vector, |x, _| x * x)
@@ -140,7 +140,7 @@ pub(crate) fn squared_norm(vector: &[f32]) -> f64 {
     vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
 }
 
-/// Scales a vector to length 1; one of zeros stays.
+/// Scales a vector to length 1; a zero vector is left unchanged.
 pub(crate) fn normalise(vector: &mut [f32]) {
     let norm = squared_norm(vector).sqrt();
     if norm > 0.0 {

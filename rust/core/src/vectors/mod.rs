@@ -13,20 +13,20 @@ use ndarray::{ArrayView2, Axis};
 
 /// A number type that vectors may be stored in.
 pub trait Number: Copy + Send + Sync {
-    /// Its value in 32 bits; one beyond their range becomes an infinity (and is then refused).
+    /// Its value in 32 bits; a value beyond their range becomes an infinity (which is then rejected).
     fn to_f32(self) -> f32;
 
-    /// [`to_f32`](Self::to_f32) of as many numbers.
+    /// Applies [`to_f32`](Self::to_f32) to an equal number of numbers.
     fn convert(from: &[Self], to: &mut [f32]) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
     }
 
-    /// The numbers themselves, where they are f32.
+    /// The numbers themselves, if they are f32.
     fn as_f32(_row: &[Self]) -> Option<&[f32]> {
         None
     }
 
-    /// The numbers themselves, where they are of a type that exact scores read fast.
+    /// The numbers themselves, if their type is one that exact scores read fast.
     fn kept(_all: &[Self]) -> Option<Kept<'_>> {
         None
     }
@@ -35,9 +35,9 @@ pub trait Number: Copy + Send + Sync {
 /// Rows end to end in memory, n · d numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Kept<'a> {
-    /// Of 32 bits.
+    /// 32-bit floats.
     F32(&'a [f32]),
-    /// Of 16 bits.
+    /// 16-bit floats.
     F16(&'a [f16]),
     /// Bytes.
     U8(&'a [u8]),
@@ -87,7 +87,7 @@ impl Number for f16 {
         f16::to_f32(self)
     }
 
-    /// Looks once whether the processor has an instruction for it, not for each number.
+    /// Checks only once, not for each number, whether the processor has an instruction for this.
     fn convert(from: &[Self], to: &mut [f32]) {
         let n = from.len().min(to.len());
         from[..n].convert_to_f32_slice(&mut to[..n]);
@@ -100,26 +100,26 @@ impl Number for f16 {
 
 /// n vectors of d numbers, readable from many threads.
 pub trait Vectors: Sync {
-    /// n.
+    /// The number of vectors, n.
     fn n(&self) -> usize;
 
-    /// d.
+    /// The length of the vectors, d.
     fn dim(&self) -> usize;
 
     /// Writes rows `first ..` into `out`, whose length is a multiple of d.
     fn read(&self, first: usize, out: &mut [f32]);
 
-    /// Row `row` as it is kept, where that is as d numbers of f32 side by side: it need not be read into a copy then.
+    /// Row `row` as it is stored, if it is stored as d contiguous f32: it need not be copied then.
     fn kept(&self, _row: usize) -> Option<&[f32]> {
         None
     }
 
-    /// All rows where they are kept end to end, in memory that is fast to read anywhere.
+    /// All rows, if they are stored end to end, in memory with fast random access.
     fn all_kept(&self) -> Option<Kept<'_>> {
         None
     }
 
-    /// Asks for row `row` to be brought into the nearest cache, where it is known to be in memory; changes nothing else.
+    /// Prefetches row `row` into the nearest cache, if it is known to be in memory; has no other effect.
     fn prefetch(&self, _row: usize) {}
 }
 
@@ -219,7 +219,7 @@ impl<'a> Subset<'a> {
     /// Rows `rows` of `vectors`.
     ///
     /// # Panics
-    /// On reading, where a row is not below n.
+    /// When read, if a row is not below n.
     #[must_use]
     pub fn new(vectors: &'a dyn Vectors, rows: &'a [usize]) -> Self {
         Self { vectors, rows }
@@ -242,7 +242,7 @@ impl Vectors for Subset<'_> {
     }
 }
 
-/// Like [`Vectors::read`], but refuses NaN and infinities, naming `what` and the row.
+/// Like [`Vectors::read`], but rejects NaN and infinities, naming `what` and the row.
 pub(crate) fn read_finite(
     vectors: &dyn Vectors,
     what: &'static str,
@@ -250,7 +250,7 @@ pub(crate) fn read_finite(
     out: &mut [f32],
 ) -> Result<()> {
     vectors.read(first, out);
-    // No early exit: so written, the compiler checks many numbers at a time.
+    // No early exit: written this way, the compiler checks many numbers at a time.
     if out.iter().fold(true, |all, value| all & value.is_finite()) {
         return Ok(());
     }
@@ -258,7 +258,7 @@ pub(crate) fn read_finite(
     Err(Error::NotFinite { what, row: first + at / vectors.dim() })
 }
 
-/// Refuses vectors of another length than the model's.
+/// Rejects vectors whose length differs from the model's.
 pub(crate) fn check_dim(vectors: &dyn Vectors, what: &'static str, dim: usize) -> Result<()> {
     if vectors.dim() == dim {
         return Ok(());

@@ -1,20 +1,20 @@
-//! What is left of vectors after the first part of their approximations.
+//! The residual of vectors after the first part of their approximations.
 
 use super::Vectors;
 use super::basis::Directions;
 
-/// x − base of each row; or with a loss, W (x − base), where W = I + `extra` u uᵀ with u = x / ‖x‖ weighs errors. With
-/// directions A both x and x − base are taken as they stretch them.
+/// x − base for each row; or with a loss, W (x − base), where W = I + `extra` u uᵀ with u = x / ‖x‖ weighs errors. With
+/// directions A both x and x − base are stretched.
 pub struct Rest<'a> {
     /// The vectors (n, d).
     pub x: &'a dyn Vectors,
-    /// Rows of d, of which `places` (n) names that of each vector.
+    /// Rows of length d, to which `places` (n) refers.
     pub base: &'a dyn Vectors,
-    /// Rows of `base`.
+    /// For each vector, the number of its row of `base`.
     pub places: &'a [usize],
-    /// η − 1; 0 weighs all errors alike.
+    /// η − 1; 0 weighs all errors equally.
     pub extra: f64,
-    /// A.
+    /// The directions A.
     pub directions: Option<&'a Directions>,
 }
 
@@ -70,7 +70,7 @@ mod tests {
             out
         };
         assert_eq!(read(0.0, None), [2.0, 3.0, 1.0, -2.0, 0.0, -2.0]);
-        // Of (2, 3) along (0.6, 0.8): 3.6.
+        // The part of (2, 3) along (0.6, 0.8): 3.6.
         let weighed = read(10.0, None);
         let want = [2.0 + 36.0 * 0.6, 3.0 + 36.0 * 0.8, 11.0, -2.0, 0.0, -2.0];
         assert!(
@@ -79,7 +79,7 @@ mod tests {
         );
         let directions = Directions::new(array![[1.0, 0.0]]).unwrap();
         assert_eq!(read(0.0, Some(&directions)), [4.0, 3.0, 2.0, -2.0, 0.0, -2.0]);
-        // Of (2, −2) along (2, 0) / 2.
+        // The part of (2, −2) along (2, 0) / 2.
         assert_eq!(read(1.0, Some(&directions))[2..4], [4.0, -2.0]);
     }
 }

@@ -3,12 +3,12 @@
 use super::Vectors;
 use super::metric::normalise;
 
-/// Vectors scaled to length 1 as they are read; those of zeros stay.
+/// Vectors scaled to length 1 when they are read; zero vectors are left unchanged.
 ///
 /// To train for cosine, train on `Unit(&x)` and put [`Metric::Cosine`](super::metric::Metric::Cosine) into the
 /// [`Recipe`](crate::model::Recipe) of the model: its encoder then scales what it encodes.
 ///
-/// A power of two times a row is the same row, to the bit, as far as f32 can hold both.
+/// Multiplying a row by a power of two does not change the result, to the bit, as far as f32 can hold both.
 pub struct Unit<V>(pub V);
 
 impl<V: Vectors> Vectors for Unit<V> {
@@ -22,7 +22,7 @@ impl<V: Vectors> Vectors for Unit<V> {
 
     fn read(&self, first: usize, out: &mut [f32]) {
         self.0.read(first, out);
-        // A number that is not finite makes its row NaN, and is still found.
+        // A number that is not finite makes its row NaN, and is still detected.
         out.chunks_exact_mut(self.dim()).for_each(normalise);
     }
 }

@@ -1,4 +1,4 @@
-//! Which vectors of shards a search may find: as those of [`Index`](crate::Index).
+//! Which vectors of shards a search may find, with the same methods as [`Index`](crate::Index).
 
 use super::{Shard, Shards};
 use crate::codes::packed::BLOCK;
@@ -11,19 +11,19 @@ use ndarray::ArrayView2;
 use std::ops::RangeInclusive;
 
 impl Shards {
-    /// The vectors with these ids. Ids that are not in the index allow nothing.
+    /// Allows the vectors with these ids. Ids that are not in the index are ignored.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let among = Among::new(ids, self.len());
         self.allow(|id| among.contains(id), monitor)
     }
 
-    /// The vectors with the ids of a range: its first, and every `step`-th that follows up to its last.
+    /// Allows the vectors with the ids of a range: its first, and every `step`-th after it up to its last.
     ///
     /// # Errors
-    /// `step` is 0, or a cancelling monitor.
+    /// `step` is 0, or the monitor cancels.
     pub fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed> {
         let (first, last) = ids.into_inner();
         if step == 0 {
@@ -34,7 +34,7 @@ impl Shards {
         self.allow(is_in, monitor)
     }
 
-    /// The vectors with the ids that `allows` accepts.
+    /// Allows the vectors with the ids that `allows` accepts.
     fn allow(&self, allows: impl Fn(i64) -> bool + Sync, monitor: &dyn Monitor) -> Result<Allowed> {
         let bits = |shard: &Shard| Ok(shard.index.allow(|id| allows(id + shard.offset), monitor)?.bits);
         let bits = self.shards.iter().map(bits).collect::<Result<Vec<_>>>()?;
@@ -42,10 +42,10 @@ impl Shards {
         Ok(Allowed { bits, ..Allowed::default() })
     }
 
-    /// The vectors where `mask`, which has an entry for each that is not removed, is true.
+    /// Allows the vectors where `mask` is true; it has one entry per vector that is not removed.
     ///
     /// # Errors
-    /// The mask has another length, or a cancelling monitor.
+    /// The mask has a different length, or the monitor cancels.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
         if mask.len() != self.len() {
             let (have, n) = (mask.len(), self.len());
@@ -55,11 +55,11 @@ impl Shards {
         Ok(Allowed { bits, ..Allowed::default() })
     }
 
-    /// Of each query, the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in the index
-    /// allow nothing.
+    /// For each query, allows the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in
+    /// the index are ignored.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of ids, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of ids, or the monitor cancels.
     pub fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
         let found = self.find(ids, monitor)?;
         let slots: Vec<Option<usize>> =
@@ -67,11 +67,11 @@ impl Shards {
         filter::each_of(starts, slots.len(), |at| slots[at], self.n_words())
     }
 
-    /// Of each query, the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in the index
-    /// allow nothing.
+    /// For each query, allows the vectors with the keys `keys[starts[query]..starts[query + 1]]`; those that are not in
+    /// the index are ignored.
     ///
     /// # Errors
-    /// `starts` do not ascend from 0 to the number of keys, the vectors have no keys, or a cancelling monitor.
+    /// `starts` do not ascend from 0 to the number of keys, the vectors have no keys, or the monitor cancels.
     pub fn allow_each_keys<S: AsRef<str>>(
         &self,
         starts: &[usize],
@@ -83,18 +83,19 @@ impl Shards {
         self.allow_each(starts, &ids, monitor)
     }
 
-    /// Of each query, the vectors where its row of `mask`, which has a column for each that is not removed, is true.
+    /// For each query, allows the vectors where its row of `mask` is true; `mask` has one column per vector that is not
+    /// removed.
     ///
     /// # Errors
-    /// The mask has another number of columns, or a cancelling monitor.
+    /// The mask has a different number of columns, or the monitor cancels.
     pub fn allow_each_mask(&self, mask: ArrayView2<'_, bool>, monitor: &dyn Monitor) -> Result<Allowed> {
         self.allow_marks(Marks::new(mask), monitor)
     }
 
-    /// As [`allow_each_mask`](Self::allow_each_mask), of a matrix that is packed already.
+    /// Like [`allow_each_mask`](Self::allow_each_mask), with a matrix that is packed already.
     ///
     /// # Errors
-    /// Those of [`allow_each_mask`](Self::allow_each_mask).
+    /// The errors of [`allow_each_mask`](Self::allow_each_mask).
     pub fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
         marks.check(self.len())?;
         let words = marks.rows().map(|row| self.marked(row, monitor));
@@ -107,7 +108,7 @@ impl Shards {
         self.slots[self.shards.len()] / BLOCK
     }
 
-    /// Bits by slot, of an entry for each vector that is not removed.
+    /// Bits by slot, from one entry per vector that is not removed.
     fn marked(&self, mut mask: impl Iterator<Item = bool>, monitor: &dyn Monitor) -> Result<Vec<u64>> {
         let mut words = vec![0; self.n_words()];
         for (shard, &first) in self.shards.iter().zip(&self.slots) {

@@ -1,11 +1,11 @@
-//! Several indexes of one model searched as one: the shards of a database, each in a file of its own.
+//! Several indexes of one model searched as one: the shards of a database, each in its own file.
 //!
-//! A search sees the vectors of all shards one after the other: its tables, its choice of lists, its top-k and its floor
-//! are shared, and of equal scores the vector of the earlier shard comes first. So the results are those of one index with
-//! all vectors in that order, to the last bit.
+//! A search sees the vectors of all shards one after the other: its tables, its choice of lists, its top-k and its
+//! floor are shared, and among equal scores the vector of the earlier shard comes first. So the results are those of
+//! one index with all vectors in that order, to the last bit.
 //!
-//! Positions are counted through all shards, removed vectors too. Within a search each shard begins at a multiple of 64
-//! (a *slot*), so that words of bits belong to one shard.
+//! Positions are numbered through all shards, including removed vectors. Within a search each shard begins at a
+//! multiple of 64 (a *slot*), so that each word of bits belongs to one shard.
 
 mod allow;
 mod search;
@@ -22,18 +22,18 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Shard {
     index: Arc<Index>,
-    /// What its ids have to be raised by.
+    /// The offset that is added to its ids.
     offset: i64,
-    /// A bit for each position that is not removed; `None` where all are there.
+    /// A bit for each position that is not removed; `None` if none are.
     live: Option<Vec<u64>>,
     n_live: usize,
 }
 
 impl Shard {
-    /// The vectors of `index` but for those at the positions `removed`, each with its id raised by `offset`.
+    /// The vectors of `index` except those at the positions `removed`, each with its id raised by `offset`.
     ///
     /// # Errors
-    /// A position that the index has not, a negative `offset`, or one that makes ids too large.
+    /// A position that does not exist, a negative `offset`, or one that makes ids too large.
     pub fn new(index: Arc<Index>, offset: i64, removed: &[i64]) -> Result<Self> {
         let n = index.len();
         let largest = (i64::MAX as u64).checked_sub(index.next_id().saturating_sub(1));
@@ -68,21 +68,21 @@ impl Shard {
 /// Shards that are searched as one.
 pub struct Shards {
     shards: Vec<Shard>,
-    /// The vectors before each shard, removed ones too; and all.
+    /// The number of vectors before each shard, including removed ones; and the total.
     starts: Vec<usize>,
-    /// The slots before each shard, and all.
+    /// The number of slots before each shard, and the total.
     slots: Vec<usize>,
-    /// A bit for each slot whose vector is not removed; `None` where all are there.
+    /// A bit for each slot whose vector is not removed; `None` if none are.
     live: Option<Vec<u64>>,
 }
 
 impl Shards {
-    /// Shards in the order in which their vectors count. Where only some of them store half-byte codes in pairs, the codes of
-    /// the others, which files of earlier versions hold, are copied into memory.
+    /// Combines shards, in the order in which their vectors are numbered. If only some of them store half-byte codes in
+    /// pairs, the codes of the others, which come from files of earlier versions, are copied into memory.
     ///
     /// # Errors
-    /// There are none, they differ in codebooks, lists or settings, some have keys and others not, or codes to be copied
-    /// are damaged.
+    /// There are no shards, they differ in codebooks, lists or settings, only some have keys, or codes to be copied are
+    /// damaged.
     pub fn new(mut shards: Vec<Shard>) -> Result<Self> {
         let Some(first) = shards.first() else {
             return Err(argument!("shards", "are none: want at least one"));
@@ -96,7 +96,7 @@ impl Shards {
             if index.model.centroids != one.model.centroids {
                 return Err(argument!("shards", "[{i}] has other lists than the first"));
             }
-            if index.settings != one.settings || index.is_centred != one.is_centred {
+            if index.settings != one.settings || index.is_centered != one.is_centered {
                 return Err(argument!("shards", "[{i}] measures or keeps something else than the first"));
             }
             if index.has_keys() != one.has_keys() {
@@ -132,7 +132,7 @@ impl Shards {
         self.len() == 0
     }
 
-    /// Whether keys name the vectors.
+    /// Whether vectors are identified by keys.
     #[must_use]
     pub fn has_keys(&self) -> bool {
         self.one().has_keys()
@@ -158,7 +158,7 @@ impl Shards {
         self.positions().into_iter().map(|position| self.id(position)).collect()
     }
 
-    /// How many vectors each list holds, removed ones left out; `None` if the model has no centroids.
+    /// How many vectors each list holds, excluding removed ones; `None` if the model has no centroids.
     #[must_use]
     pub fn list_sizes(&self) -> Option<Vec<usize>> {
         let mut sizes = vec![0; self.one().model.centroids.as_ref()?.n_lists()];
@@ -175,16 +175,16 @@ impl Shards {
         Some(sizes)
     }
 
-    /// How many lists a search of this reach goes through, if there are enough vectors in them; `None` without lists.
+    /// How many lists a search with this reach covers, if they hold enough vectors; `None` without lists.
     #[must_use]
     pub fn probes(&self, reach: Reach) -> Option<usize> {
         Some(reach.lists(self.one().model.centroids.as_ref()?))
     }
 
-    /// The positions of the vectors with these ids; −1 for those that are not there.
+    /// The positions of the vectors with these ids; −1 for those that do not exist.
     ///
     /// # Errors
-    /// A cancelling monitor.
+    /// The monitor cancels.
     pub fn find(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Vec<i64>> {
         let mut found = vec![-1; ids.len()];
         for (shard, &start) in self.shards.iter().zip(&self.starts) {
@@ -198,15 +198,15 @@ impl Shards {
         Ok(found)
     }
 
-    /// The ids of the vectors with these keys; `None` for those that are not there.
+    /// The ids of the vectors with these keys; `None` for those that do not exist.
     ///
     /// # Errors
-    /// The vectors have no keys, or a cancelling monitor.
+    /// The vectors have no keys, or the monitor cancels.
     pub fn find_keys<S: AsRef<str>>(&self, keys: &[S], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>> {
         let mut found = vec![None; keys.len()];
         for shard in &self.shards {
             let ids = shard.index.find_keys(keys)?;
-            // A key may have been removed from one shard, and added to another again.
+            // A key may have been removed from one shard, and added to another.
             let known: Vec<i64> = ids.iter().flatten().copied().collect();
             let mut positions = shard.index.ids.find(&known, monitor)?.into_iter();
             for (found, id) in found.iter_mut().zip(ids) {
@@ -222,7 +222,7 @@ impl Shards {
     /// The ids of the vectors with these keys.
     ///
     /// # Errors
-    /// There is no such key, the vectors have no keys, or a cancelling monitor.
+    /// A key does not exist, the vectors have no keys, or the monitor cancels.
     pub fn ids_of<S: AsRef<str>>(&self, keys: &[S], monitor: &dyn Monitor) -> Result<Vec<i64>> {
         let found = self.find_keys(keys, monitor)?;
         match found.iter().position(Option::is_none) {
@@ -251,10 +251,10 @@ impl Shards {
         Some(ids.keys()?.at(at))
     }
 
-    /// The approximations of the vectors at positions, (n, d).
+    /// The approximations of the vectors at these positions, (n, d).
     ///
     /// # Errors
-    /// There is no such position, or a cancelling monitor.
+    /// A position does not exist, or the monitor cancels.
     pub fn reconstruct(&self, positions: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
         let one = self.one();
         let mut codes = Array2::<u8>::zeros((positions.len(), one.n_codes()));

@@ -1,4 +1,4 @@
-//! Searching shards: as an [`Index`](crate::Index) is searched.
+//! Searching shards, in the same way as an [`Index`](crate::Index).
 
 use super::Shards;
 use crate::error::{Result, argument, invalid};
@@ -40,11 +40,11 @@ impl Shards {
         hits
     }
 
-    /// The `k` best vectors for each query (nq, d): scores and positions. Where `ends` are given, each query goes through
-    /// so many lists, though these may hold fewer than k vectors.
+    /// The `k` best vectors for each query (nq, d): scores and positions. If `ends` is given, each query searches that
+    /// many lists, even if they hold fewer than k vectors.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn search_positions(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -65,10 +65,10 @@ impl Shards {
         Ok(self.in_positions(whole.search(queries, k, monitor)?))
     }
 
-    /// The `k` best vectors for each query (nq, d): scores, and ids in the place of positions.
+    /// The `k` best vectors for each query (nq, d): scores, and ids in place of positions.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn search(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -81,10 +81,10 @@ impl Shards {
         Ok(hits)
     }
 
-    /// All vectors that score at least `floors`, a number for each query, with positions in the place of ids.
+    /// All vectors that score at least `floors`, one number per query, with positions in place of ids.
     ///
     /// # Errors
-    /// Those of [`Index::search_above`](crate::Index::search_above).
+    /// The errors of [`Index::search_above`](crate::Index::search_above).
     pub fn search_above(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -99,11 +99,11 @@ impl Shards {
         Ok(Above { starts, ids, scores })
     }
 
-    /// The `n` best by code for each query, for exact scores by [`Candidates::rerank`]; and where each of the candidates'
-    /// ids is.
+    /// The `n` best vectors by code for each query, to be scored exactly by [`Candidates::rerank`]; and the position of
+    /// each of the candidates' ids.
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search).
+    /// The errors of [`Index::search`](crate::Index::search).
     pub fn candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -115,11 +115,11 @@ impl Shards {
         Ok(self.named(hits.positions))
     }
 
-    /// Those of [`candidates`](Self::candidates), and as many by their bounds, so that results can be
-    /// [proven](Candidates::certified).
+    /// The [`candidates`](Self::candidates), and as many again by their bounds, so that results can be [proven
+    /// exact](Candidates::certified).
     ///
     /// # Errors
-    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    /// The errors of [`Index::search_certified`](crate::Index::search_certified).
     pub fn certifiable_candidates(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -134,10 +134,10 @@ impl Shards {
         self.certifiable(queries, by_score.positions.view(), &by_bound)
     }
 
-    /// The `k` best by what their exact scores are at most, divided by ‖q‖: bounds and positions.
+    /// The `k` best by the upper bound on their exact scores, divided by ‖q‖: bounds and positions.
     ///
     /// # Errors
-    /// Those of [`Index::search_certified`](crate::Index::search_certified).
+    /// The errors of [`Index::search_certified`](crate::Index::search_certified).
     pub fn search_bounds(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -150,11 +150,11 @@ impl Shards {
         Ok(self.in_positions(whole.search_bounds(queries, k, monitor)?))
     }
 
-    /// As [`certifiable_candidates`](Self::certifiable_candidates), of what was found elsewhere: positions (nq, c) of the
-    /// best by score, and the c + 1 best of [`search_bounds`](Self::search_bounds).
+    /// Like [`certifiable_candidates`](Self::certifiable_candidates), from what was found elsewhere: the positions (nq,
+    /// c) of the best by score, and the c + 1 best of [`search_bounds`](Self::search_bounds).
     ///
     /// # Errors
-    /// Other numbers of queries or candidates.
+    /// The numbers of queries or candidates differ.
     pub fn certifiable(
         &self,
         queries: ArrayView2<'_, f32>,
@@ -170,8 +170,8 @@ impl Shards {
         Ok(self.named_with(positions, Some(bounds)))
     }
 
-    /// Candidates that were found elsewhere, by their positions, (nq, n) and −1 for none; and where each of the
-    /// candidates' ids is.
+    /// Candidates that were found elsewhere, given by their positions, (nq, n) with −1 for none; and the position of
+    /// each of the candidates' ids.
     #[must_use]
     pub fn named(&self, positions: Array2<i64>) -> (Candidates, Vec<i64>) {
         self.named_with(positions, None)
@@ -181,15 +181,15 @@ impl Shards {
         Candidates::named(positions, bounds, self.one().settings.metric, |position| self.id(position))
     }
 
-    /// Number of vectors, removed ones too.
+    /// Number of vectors, including removed ones.
     fn n_all(&self) -> usize {
         self.starts[self.shards.len()]
     }
 
-    /// How many vectors each query may find in the list that is best for it, in the second, and so on: (nq, n_lists).
+    /// How many vectors each query may find in its best list, the second best, and so on: (nq, n_lists).
     ///
     /// # Errors
-    /// Those of [`Index::search`](crate::Index::search), or there are no lists.
+    /// The errors of [`Index::search`](crate::Index::search), or there are no lists.
     pub fn list_counts(
         &self,
         queries: ArrayView2<'_, f32>,

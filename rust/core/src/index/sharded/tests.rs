@@ -26,7 +26,7 @@ fn codes(n: usize) -> (Array2<u8>, Vec<u32>, Vec<f32>) {
     (codes, (0..n).map(list).collect(), (0..n).map(|i| 0.5 + (i % 5) as f32 / 4.0).collect())
 }
 
-/// Vectors `from .. to` of `n` as an index of their own.
+/// Vectors `from .. to` of `n` as a separate index.
 fn some(has_lists: bool, settings: Settings, (from, to): (usize, usize), n: usize) -> Index {
     let mut index = Index::with(model(has_lists), settings).unwrap();
     let (codes, lists, side) = codes(n);
@@ -58,7 +58,7 @@ fn all_settings() -> Vec<Settings> {
     [ip, l2, of(Metric::Cosine), Settings { exact_norms: false, ..l2 }].into_iter().chain(more).collect()
 }
 
-/// The same filters of one index and of shards.
+/// The same filters for one index and for shards.
 fn filters(whole: &Index, shards: &Shards) -> Vec<(Option<Allowed>, Option<Allowed>)> {
     let n = whole.len();
     let mask: Vec<bool> = (0..n).map(|i| i * i % 13 < 4).collect();
@@ -156,7 +156,7 @@ fn what_is_removed_is_not_found() {
     }
 }
 
-/// As workers of a cluster do it, each of which sees some of the shards.
+/// As the workers of a cluster do it, each of which sees some of the shards.
 #[test]
 fn runs_of_shards_that_search_as_many_lists_as_all_together_need_find_the_same() {
     let (at, k) = ([0, 150, 400, 420, 700], 40);
@@ -218,7 +218,7 @@ fn keys_name_vectors_in_any_shard() {
         Arc::new(index)
     };
     let (first, second) = (part(0, 30), part(20, 90));
-    // Those that the second shard has too were removed from the first.
+    // The vectors that the second shard has too were removed from the first.
     let gone: Vec<i64> = (20..30).collect();
     let shards =
         Shards::new(vec![Shard::new(first.clone(), 0, &gone).unwrap(), Shard::new(second, 30, &[]).unwrap()])

@@ -4,7 +4,7 @@ use super::super::x86::{Avx2, Avx512};
 use super::{LARGEST, WORDS, Words, ZERO};
 use std::arch::x86_64::*;
 
-// SAFETY of all intrinsics below: `super::super::run` found the instruction set before it entered the kernel, and
+// SAFETY of all intrinsics below: `super::super::run` detected the instruction set before it entered the kernel, and
 // loads read whole arrays, at any alignment.
 impl Words for Avx2 {
     type V = [__m256i; 2];
@@ -30,7 +30,7 @@ impl Words for Avx2 {
                 let level = _mm256_cvttps_epi32(_mm256_max_ps(level, _mm256_setzero_ps()));
                 *part = _mm256_sub_epi32(level, _mm256_set1_epi32(ZERO as i32));
             }
-            // Packed by halves of a register: quarters change places.
+            // Packing works within halves of a register, so quarters are swapped back.
             [
                 _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(parts[0], parts[1])),
                 _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(parts[2], parts[3])),
@@ -136,7 +136,7 @@ impl Words for Avx2 {
         unsafe {
             let level = least_of(levels);
             let all = _mm256_set1_epi16(level);
-            // Keys are not negative: with other lanes at all ones but the sign they are never the least.
+            // Keys are not negative: with all other lanes set to all ones except the sign, those are never the least.
             let other = |levels, keys| {
                 let equal = _mm256_cmpeq_epi16(levels, all);
                 _mm256_blendv_epi8(_mm256_set1_epi16(i16::MAX), keys, equal)
@@ -152,11 +152,11 @@ impl Words for Avx2 {
 /// The machine has AVX2.
 #[inline(always)]
 unsafe fn least_of(v: [__m256i; 2]) -> i16 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let v = _mm256_min_epi16(v[0], v[1]);
         let v = _mm_min_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
-        // The instruction is for numbers without sign.
+        // The instruction works on unsigned numbers.
         let sign = _mm_set1_epi16(i16::MIN);
         (_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(v, sign))) as i16) ^ i16::MIN
     }

@@ -1,15 +1,17 @@
-//! AVX2: byte tables of 256 entries out of `pshufb`, which looks up 16, or gives 0 where an index has its top bit set.
+//! AVX2: byte tables of 256 entries built from `pshufb`, which looks up 16, and returns 0 if an index has its top bit
+//! set.
 //!
-//! A table T is cut into 16 rows of 16. For a code below 128, its lower four bits say where in a row, and its upper
-//! ones which row h. Take row 0 and the *changes* between rows, C_r = T_r xor T_{r−1}: then T_h is the xor of T_0 and
-//! C_1 … C_h. Index code − 16 r has the code's lower four bits, and its top bit set just if r > h: so the xor of eight
-//! lookups is the entry. The rows from 8 on likewise, with the same indices; the code's top bit chooses.
+//! A table T is cut into 16 rows of 16. For a code below 128, its lower four bits give the place in a row, and its
+//! upper four bits the row h. Take row 0 and the *changes* between rows, C_r = T_r xor T_{r−1}: then T_h is the xor of
+//! T_0 and C_1 … C_h. The index code − 16 r has the code's lower four bits, and its top bit is set exactly if r > h: so
+//! the xor of eight lookups is the entry. Rows from 8 on work the same way, with the same indices; the code's top bit
+//! chooses between the two.
 //!
 //! That is 8 subtractions, 16 lookups, 15 xor and a blend for 32 codes. A tree of 15 blends needs fewer instructions,
 //! but `pblendvb` competes with `pshufb` for the same units: 1030 µs for 10⁶ codes of 8 bytes (Zen 5), against 850 µs.
 //!
-//! A first pass that bounds each entry by the best of the 16 that share its upper nibble, at a tenth of the cost, would save
-//! nothing: nearly every block holds a vector that passes (`benches/upper.py`).
+//! A first pass that bounds each entry by the best of the 16 that share its upper nibble, at a tenth of the cost, would
+//! save nothing: nearly every block contains a vector that passes (`benches/upper.py`).
 #![allow(unsafe_code)]
 
 use crate::codes::packed::{BLOCK, Line};
@@ -18,7 +20,7 @@ use std::arch::x86_64::*;
 /// Blocks that share the rows of a table.
 const GROUP: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "avx2")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -41,7 +43,8 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isi
     }
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long). Sums of 16 bits are of the even and of the odd vectors.
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long). The 16-bit sums are split into those of even and
+/// odd vectors.
 #[target_feature(enable = "avx2")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -91,7 +94,7 @@ pub(super) fn changes(table: &[u8; 256]) -> [__m256i; 16] {
     )
 }
 
-/// The table's entries that 32 codes name.
+/// The entries of the table for 32 codes.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn look_up(changes: &[__m256i; 16], codes: __m256i) -> __m256i {
@@ -109,7 +112,7 @@ pub(super) fn look_up(changes: &[__m256i; 16], codes: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn broadcast(bytes: &[u8; 16]) -> __m256i {
-    // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
+    // SAFETY: there are 16 readable bytes, and an unaligned load has no other requirement.
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
 
@@ -119,6 +122,6 @@ pub(super) fn broadcast(bytes: &[u8; 16]) -> __m256i {
 pub(super) fn load(line: &Line, half: usize) -> __m256i {
     const { assert!(BLOCK == 2 * size_of::<__m256i>()) };
     let codes: &[u8; 32] = &line.as_chunks().0[half];
-    // SAFETY: 32 readable bytes, and an unaligned load asks for no more.
+    // SAFETY: there are 32 readable bytes, and an unaligned load has no other requirement.
     unsafe { _mm256_loadu_si256(codes.as_ptr().cast()) }
 }

@@ -1,7 +1,7 @@
-//! AVX-512 VBMI: a whole byte table lives in four registers.
+//! AVX-512 VBMI: a whole byte table fits in four registers.
 //!
-//! `vpermi2b` looks up 64 codes at once in 128 entries, so two of them and a blend on the codes' upper bit look up all
-//! 256. Byte sums saturate at 255, which no limit lets pass.
+//! `vpermi2b` looks up 64 codes at once in 128 entries, so two of them and a blend on the codes' top bit look up all
+//! 256. Byte sums saturate at 255, which passes no limit.
 #![allow(unsafe_code)]
 
 use crate::codes::packed::{BLOCK, Line};
@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
 const GROUP: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -56,7 +56,7 @@ pub(super) fn quarters(table: &[u8; 256]) -> [__m512i; 4] {
     [load(&quarters[0]), load(&quarters[1]), load(&quarters[2]), load(&quarters[3])]
 }
 
-/// The table's entries that 64 codes name.
+/// The entries of the table for 64 codes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m512i {
@@ -65,7 +65,7 @@ pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m51
     _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high)
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
@@ -79,8 +79,8 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahea
     }
 }
 
-/// `N` blocks at once. Sums of 16 bits of the even and of the odd vectors: masks and shifts take them apart, which leaves
-/// the unit that shuffles to the look-ups.
+/// `N` blocks at once. The 16-bit sums are split into those of even and odd vectors, by masks and shifts, which leave
+/// the shuffle unit to the lookups.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 fn filter_long_blocks<const N: usize>(
@@ -118,6 +118,6 @@ fn filter_long_blocks<const N: usize>(
 #[target_feature(enable = "avx512f")]
 pub(super) fn load(line: &Line) -> __m512i {
     const { assert!(size_of::<Line>() == BLOCK && BLOCK == size_of::<__m512i>()) };
-    // SAFETY: a line is 64 readable bytes, and an unaligned load asks for no more.
+    // SAFETY: a line is 64 readable bytes, and an unaligned load has no other requirement.
     unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
 }

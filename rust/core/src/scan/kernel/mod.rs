@@ -1,4 +1,4 @@
-//! The one operation that is written per instruction set.
+//! The only operation that is written separately for each instruction set.
 #![allow(unsafe_code)] // to enter code compiled for an instruction set that was found
 
 #[cfg(target_arch = "x86_64")]
@@ -14,19 +14,19 @@ use crate::codes::packed::Line;
 use crate::isa::Isa;
 pub(super) use nibbles::Pair;
 
-/// How far ahead, in lines, codes are asked for that follow, at least. Kernels go from block to block for each table, which
-/// the hardware does not foresee. One query over 10⁶ codes, AVX-512, Zen 5: 16 bytes 345 → 257 µs, 32 bytes 1330 → 940 µs;
-/// over 16 · 10⁶ codes of 8 bytes 6.6 → 3.9 ms.
+/// The minimum prefetch distance, in lines. Kernels go from block to block for each table, a pattern that the hardware
+/// prefetcher does not predict. One query over 10⁶ codes, AVX-512, Zen 5: 16 bytes 345 → 257 µs, 32 bytes 1330 → 940
+/// µs; over 16 · 10⁶ codes of 8 bytes 6.6 → 3.9 ms.
 pub(super) const AHEAD: usize = 128;
-/// Blocks that a kernel takes at once, at most: it must ask beyond them.
+/// The most blocks that a kernel takes at once: prefetches must reach beyond them.
 pub(super) const TOGETHER: usize = 8;
 
 /// The byte tables of a query, in the order of the lines of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByteTables {
-    /// For lines of two nibbles, which come first.
+    /// The tables for lines of two nibbles, which come first.
     pub(super) pairs: Vec<Pair>,
-    /// For lines of bytes.
+    /// The tables for lines of bytes.
     pub(super) bytes: Vec<[u8; 256]>,
 }
 
@@ -38,16 +38,16 @@ impl ByteTables {
 
 /// A filter that this machine can run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kernel {
+pub(super) struct ScanKernel {
     isa: Isa,
-    /// With [`Isa::Avx2`]: nibbles are looked up by the AVX-512 that a machine has which lacks the VBMI of
-    /// [`Isa::Avx512`].
+    /// With [`Isa::Avx2`]: whether nibbles are looked up with AVX-512, on a machine whose AVX-512 lacks the VBMI that
+    /// [`Isa::Avx512`] requires.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     is_wide: bool,
 }
 
-impl Kernel {
-    /// `None` where the machine lacks `isa`.
+impl ScanKernel {
+    /// `None` if the machine lacks `isa`.
     pub(super) fn new(isa: Isa) -> Option<Self> {
         let is_wide = isa == Isa::Avx2 && !Isa::Avx512.is_available() && has_avx512bw();
         isa.is_available().then_some(Self { isa, is_wide })
@@ -55,13 +55,13 @@ impl Kernel {
 
     /// Marks the vectors whose byte tables sum to less than a limit.
     ///
-    /// For every block b of `lines`, bit i of `hits[b]` is set if and only if the entries that the codes of vector i name
-    /// sum to less than `limit`. That is at most 255: it does not matter whether sums saturate there or go on.
+    /// For every block b of `lines`, bit i of `hits[b]` is set if and only if the entries for the codes of vector i sum
+    /// to less than `limit`. The limit is at most 255, so it does not matter whether sums saturate there or go on.
     ///
-    /// Codes so many bytes ahead of each line are asked for; nothing is read there.
+    /// Codes `ahead` bytes beyond each line are prefetched; nothing is read there.
     ///
     /// # Panics
-    /// `lines` are not those of as many blocks as `hits`.
+    /// `lines` and `hits` are not for the same number of blocks.
     pub(super) fn filter(
         self,
         lines: &[Line],
@@ -98,7 +98,7 @@ impl Kernel {
     /// [`filter`](Self::filter) with sums and a limit of 16 bits.
     ///
     /// # Panics
-    /// `lines` are not M for each of `hits`.
+    /// There are not M `lines` for each of `hits`.
     pub(super) fn filter_long(
         self,
         lines: &[Line],
@@ -152,8 +152,9 @@ impl Kernel {
         }
     }
 
-    /// Table sums of some vectors of the blocks whose lines are `lines`, each of `P` lines of two nibbles, added in order from
-    /// `base`; vector i is lane i mod 64 of block i / 64. `false`: there is no kernel for them here, and nothing was done.
+    /// Table sums of some vectors of the blocks in `lines`, each block having `P` lines of two nibbles; entries are
+    /// added in order, starting from `base`. Vector i is lane i mod 64 of block i / 64. Returns `false`, with nothing
+    /// done, if there is no kernel for them here.
     pub(super) fn sums<const P: usize>(
         self,
         lines: &[Line],
@@ -229,16 +230,16 @@ mod tests {
             };
             let (limit, ahead) = (random(256), seed as isize);
             let want = naive(&lines, &tables, limit.into());
-            // About what sums are, so that some pass; or anything, up to what saturates.
+            // Close to typical sums, so that some pass; or anything, up to saturation.
             let wide_limit = match seed % 4 {
                 0 => (seed >> 8) as u16,
                 1 => u16::MAX - 1,
                 _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
             };
             let want_wide = naive(&lines, &tables, wide_limit);
-            let wide = Kernel { isa: Isa::Avx2, is_wide: true };
+            let wide = ScanKernel { isa: Isa::Avx2, is_wide: true };
             let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
-            for kernel in Isa::ALL.into_iter().filter_map(Kernel::new).chain(wide) {
+            for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, ahead, &mut hits);
                 prop_assert_eq!(&hits, &want, "{:?}", kernel);
@@ -258,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Compares the sums of `n` vectors, bit for bit: of random ones, the last vector of all among them.
+    /// Compares the sums of `n` random vectors, bit for bit, with sums in order; the last vector of all is among them.
     fn sums_as_added_in_order<const P: usize>(blocks: usize, n: usize, seed: u64) {
         let mut state = seed;
         let mut random = move |below: usize| {
@@ -266,7 +267,7 @@ mod tests {
             (state >> 33) as usize % below
         };
         let lines: Vec<Line> = (0..blocks * P).map(|_| std::array::from_fn(|_| random(256) as u8)).collect();
-        // Of sizes so different that another order of additions would give other sums.
+        // Magnitudes so different that another order of additions would give different sums.
         let mut entry =
             |_: usize| (random(1 << 24) as f32 - (1 << 23) as f32) * 2f32.powi(random(40) as i32 - 20);
         let tables: [[[f32; 16]; 2]; P] =
@@ -283,7 +284,7 @@ mod tests {
         });
         // What was there before stays.
         let want: Vec<u32> = std::iter::once(7.0).chain(want).map(f32::to_bits).collect();
-        for kernel in Isa::ALL.into_iter().filter_map(Kernel::new) {
+        for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new) {
             let mut scores = vec![7.0];
             let is_done = kernel.sums(&lines, &vectors, &tables, base, &mut scores);
             assert_eq!(is_done, matches!(kernel.isa, Isa::Avx2 | Isa::Avx512), "{kernel:?}");

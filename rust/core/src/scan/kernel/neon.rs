@@ -1,20 +1,20 @@
-//! NEON: byte tables of 256 entries out of `tbl` and `tbx`, which look up 64 entries in four registers.
+//! NEON: byte tables of 256 entries built from `tbl` and `tbx`, which look up 64 entries in four registers.
 //!
-//! Both leave out an index of 64 or above: `tbl` gives 0 for it, `tbx` what was there before. So four lookups, each with
-//! the index lowered by 64, look up all 256.
+//! Both treat an index of 64 or above as out of range: `tbl` returns 0 for it, `tbx` keeps the previous value. So four
+//! lookups, each with the index lowered by 64, look up all 256 entries.
 #![allow(unsafe_code)]
 
 use crate::codes::packed::{BLOCK, Line};
 use std::arch::aarch64::*;
 
-/// Codes in a register.
+/// Codes per register.
 const LANES: usize = 16;
 /// Registers for the sums of a block.
 pub(super) const PARTS: usize = BLOCK / LANES;
 /// Blocks that share each load of a table.
 const GROUP: usize = 2;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "neon")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut [u64]) {
     let m = tables.len();
@@ -35,7 +35,7 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, hits: &mut
     }
 }
 
-/// See [`Kernel::filter_long`](super::Kernel::filter_long).
+/// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long).
 #[target_feature(enable = "neon")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     let m = tables.len();
@@ -51,7 +51,7 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
                 sums[1] = vqaddq_u16(sums[1], vmovl_high_u8(values));
             }
         }
-        // 0 where a sum is below the limit, and 1 elsewhere, as bytes; those are below 1.
+        // As bytes, 0 if a sum is below the limit, and 1 otherwise; the zeros are below 1.
         let sums = sums.map(|[low, high]| {
             let reached = |sums| vshrq_n_u16::<15>(vcgeq_u16(sums, vdupq_n_u16(limit)));
             vmovn_high_u16(vmovn_u16(reached(low)), reached(high))
@@ -60,7 +60,7 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
     }
 }
 
-/// The table's entries that 16 codes name.
+/// The entries of the table for 16 codes.
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn look_up(quarters: &[uint8x16x4_t; 4], codes: uint8x16_t) -> uint8x16_t {
@@ -71,7 +71,7 @@ pub(super) fn look_up(quarters: &[uint8x16x4_t; 4], codes: uint8x16_t) -> uint8x
     vqtbx4q_u8(values, quarters[3], lowered(192))
 }
 
-/// One bit a sum: whether it is below the limit.
+/// One bit per sum: whether it is below the limit.
 #[inline]
 #[target_feature(enable = "neon")]
 pub(super) fn mark(sums: [uint8x16_t; PARTS], limit: uint8x16_t) -> u64 {
@@ -88,6 +88,6 @@ pub(super) fn mark(sums: [uint8x16_t; PARTS], limit: uint8x16_t) -> u64 {
 #[target_feature(enable = "neon")]
 pub(super) fn load(line: &Line) -> uint8x16x4_t {
     const { assert!(BLOCK == 4 * LANES) };
-    // SAFETY: a line is 64 readable bytes, and the load asks for no alignment.
+    // SAFETY: a line is 64 readable bytes, and the load requires no alignment.
     unsafe { vld1q_u8_x4(line.as_ptr()) }
 }

@@ -1,11 +1,11 @@
-//! The portable kernel, which the others are held against.
+//! The portable kernel, which the others are tested against.
 
 use crate::codes::packed::{BLOCK, Line};
 
-/// Vectors whose sums are kept in general registers at once; with 64 sums in memory it takes 1.4 times as long.
+/// Vectors whose sums are kept in general-purpose registers at once; with 64 sums in memory it takes 1.4 times as long.
 const LANES: usize = 8;
 
-/// See [`Kernel::filter`](super::Kernel::filter).
+/// See [`ScanKernel::filter`](super::ScanKernel::filter).
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mut [u64]) {
     for (lines, hits) in lines.chunks_exact(tables.len()).zip(hits) {
         let mut marks = 0;
@@ -18,7 +18,8 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits: &mu
                 }
             }
             for (lane, sum) in sums.into_iter().enumerate() {
-                // The sign of the difference: a comparison makes LLVM gather the sums into vectors, at 1.4 times the cost.
+                // The sign of the difference: a comparison would make LLVM gather the sums into vectors, at 1.4 times
+                // the cost.
                 let below = sum.wrapping_sub(limit.into()) >> 63;
                 marks |= below << (part * LANES + lane);
             }

@@ -1,7 +1,7 @@
-//! k-means whose lists are of about the same size.
+//! k-means whose lists have about the same size.
 //!
-//! As in the Python package: lists of more than [`LARGE`] times the mean are split, at the cost of the smallest, until none
-//! is left. Its random draws are others, and so are its centroids.
+//! As in the Python package, lists larger than [`LARGE`] times the mean are split, at the expense of the smallest,
+//! until none is left. Random draws differ from those in Python, and so do the centroids.
 
 use super::centroids::centroids;
 use crate::encode::{Centroids, Loss};
@@ -14,18 +14,18 @@ use rand::{RngExt, SeedableRng, seq::index};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 
-/// Iterations after which training ends where no list is large.
+/// Iterations after which training ends if no list is large.
 const ITERATIONS: usize = 10;
-/// Iterations after those, at most.
+/// The most iterations after those.
 const ROUNDS: usize = 24;
-/// Times the mean from which on a list is split: what is added later may make it larger still.
+/// Multiple of the mean size from which on a list is split: what is added later may make it even larger.
 const LARGE: f64 = 2.5;
 
-/// `n_lists` centroids of least `loss` for `x` (n, d), by weight, with the share of the vectors that each list holds. Some 128
-/// vectors for each list are enough to train on, and fewer than 40 make lists uneven.
+/// `n_lists` centroids of least `loss` for `x` (n, d), by weight, with the share of the vectors that each list holds.
+/// About 128 vectors per list are enough to train on; with fewer than 40, lists become uneven.
 ///
 /// # Errors
-/// More lists than vectors, or none; weights that do not fit, a row that is not finite, or a cancelling monitor.
+/// More lists than vectors, or none; weights that do not fit, a row that is not finite, or the monitor cancels.
 pub fn balanced(
     x: &dyn Vectors,
     n_lists: usize,
@@ -61,7 +61,8 @@ pub fn balanced(
             large.clear();
         }
         for (to, from) in moves(&sizes, large, mean) {
-            // Halfway between its centroid and one of its vectors: it takes a part of the list, and not one vector alone.
+            // Halfway between its centroid and one of its vectors: so it takes a part of the list, and not just one
+            // vector.
             let nth = rng.random_range(0..sizes[from]);
             let row = (0..n).filter(|&row| lists[row] as usize == from).nth(nth).expect("of its vectors");
             let mut vector = vec![0.0; dim];
@@ -86,7 +87,7 @@ fn sizes(lists: &[u32], n_lists: usize) -> Vec<usize> {
     sizes
 }
 
-/// Lists whose centroids go to others: empty ones and the smallest, each into a large list.
+/// Lists whose centroids move: empty ones and the smallest, each into a large list.
 fn moves(sizes: &[usize], mut large: Vec<usize>, mean: f64) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&list| sizes[list]);
@@ -94,7 +95,7 @@ fn moves(sizes: &[usize], mut large: Vec<usize>, mean: f64) -> Vec<(usize, usize
     if large.is_empty() {
         large = order.iter().rev().take(empty).copied().filter(|&list| sizes[list] > 0).collect();
     }
-    // As many as it takes for each to be of about the mean size.
+    // As many as are needed for each to have about the mean size.
     large.sort_by_key(|&list| Reverse(sizes[list]));
     let pieces = |list: usize| ((sizes[list] as f64 / mean).ceil() as usize).max(2) - 1;
     let wanted = large.iter().flat_map(|&list| std::iter::repeat_n(list, pieces(list)));
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn no_list_is_large() {
-        // Most vectors are in one heap.
+        // Most vectors are in one cluster.
         let value = |i: usize, j: usize| ((i * 7919 + j * 104_729) % 10_007) as f32 / 10_007.0;
         let x =
             Array2::from_shape_fn((3000, 3), |(i, j)| value(i, j) * if i % 10 == 0 { 100.0 } else { 1.0 });

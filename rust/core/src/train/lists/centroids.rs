@@ -1,4 +1,4 @@
-//! The centroids of lists, given which vectors are in which.
+//! The centroids of lists, given the list of each vector.
 
 use crate::encode::Loss;
 use crate::error::{Result, argument};
@@ -7,16 +7,16 @@ use crate::vectors::{Vectors, check_dim, read_finite};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
-/// Steps of conjugate gradients for a centroid of a loss other than the squared error: from the mean on, each list's
-/// matrix is the identity and a few directions.
+/// Steps of conjugate gradients for a centroid if the loss is not the squared error: they start from the mean, and each
+/// list's matrix is the identity plus a few directions.
 const STEPS: usize = 16;
 
-/// The centroids (n, d) of least loss for the vectors in their lists, by weight; those of lists without a vector stay.
+/// The centroids (n, d) of least loss for the vectors in their lists, by weight; those of lists without vectors stay.
 ///
-/// Of the squared error they are means. With η they satisfy Σ w W c = η Σ w x, W = I + (η − 1) uuᵀ, u = x / ‖x‖.
+/// For the squared error they are means. With η they satisfy Σ w W c = η Σ w x, W = I + (η − 1) uuᵀ, u = x / ‖x‖.
 ///
 /// # Errors
-/// Shapes that do not fit, a row that is not finite, or a cancelling monitor.
+/// Shapes that do not fit, a row that is not finite, or the monitor cancels.
 pub fn centroids(
     x: &dyn Vectors,
     lists: &[u32],
@@ -60,7 +60,7 @@ pub fn centroids(
     failed.unwrap_or(Ok(())).map(|()| centroids)
 }
 
-/// The vectors of a list, and of each w and w (η − 1) / ‖x‖².
+/// The vectors of a list, with w and w (η − 1) / ‖x‖² for each.
 struct List {
     dim: usize,
     vectors: Vec<f32>,
@@ -88,7 +88,7 @@ impl List {
         }
     }
 
-    /// Conjugate gradients for Σ w (I + (η − 1) uuᵀ) c = right.
+    /// Solves Σ w (I + (η − 1) uuᵀ) c = right by conjugate gradients.
     fn solve(&self, total: f64, right: &[f64], solution: &mut [f64]) {
         let apply = |p: &[f64]| {
             let mut out: Vec<f64> = p.iter().map(|p| total * p).collect();

@@ -1,4 +1,4 @@
-//! The lists that an index is divided into.
+//! Training the lists that an index is divided into.
 
 mod balanced;
 mod centroids;

@@ -1,6 +1,6 @@
 //! AVX2: `pshufb` looks up 32 nibbles at once.
 //!
-//! For 32 bytes, which are 64 codes: a load, a shift, two ands, two lookups and two sums.
+//! For 32 bytes, which hold 64 codes: a load, a shift, two ands, two lookups and two sums.
 #![allow(unsafe_code)]
 
 use super::{Pair, TOGETHER, gather};
@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 /// Blocks that share each load of a table: their sums are eight registers of the 16.
 const GROUP: usize = 4;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 #[target_feature(enable = "avx2")]
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],
@@ -77,8 +77,8 @@ fn filter_blocks<const N: usize>(
     hits
 }
 
-/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 8 numbers, by the lower three bits of each
-/// index; the fourth chooses among two.
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 8 numbers, by the lower three
+/// bits of each index; the fourth bit chooses between two such lookups.
 #[target_feature(enable = "avx2")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(
     lines: &[Line],
@@ -93,7 +93,7 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
         let mut sums = [_mm256_set1_ps(base); 2];
         for p in 0..P {
             let [low, high] = &tables[p];
-            // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
+            // SAFETY: there are 16 readable bytes, and an unaligned load has no other requirement.
             let all = unsafe { _mm_loadu_si128(codes[p].as_ptr().cast()) };
             let halves = [_mm256_cvtepu8_epi32(all), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(all))];
             for (sum, codes) in sums.iter_mut().zip(halves) {
@@ -103,18 +103,18 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
         }
         let mut found = [[0.0; TOGETHER / 2]; 2];
         for (found, sum) in found.iter_mut().zip(sums) {
-            // SAFETY: 8 numbers to write.
+            // SAFETY: there is room for 8 numbers.
             unsafe { _mm256_storeu_ps(found.as_mut_ptr(), sum) };
         }
         scores.extend_from_slice(&found.as_flattened()[..vectors.len()]);
     }
 }
 
-/// The entries that the lower four bits of each code name.
+/// The entries for the lower four bits of each code.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_up_floats(table: &[f32; 16], codes: __m256i) -> __m256 {
-    // SAFETY: 16 readable numbers, of which unaligned loads take the first half and the second.
+    // SAFETY: there are 16 readable numbers; the unaligned loads take the first half and the second.
     let (low, high) = unsafe { (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))) };
     let is_high = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
     _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes), is_high)

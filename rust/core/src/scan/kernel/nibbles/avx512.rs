@@ -1,8 +1,8 @@
 //! AVX-512: a line of 64 bytes at once.
 //!
-//! With VBMI, `vpermb` looks up by the lower six bits of each byte. The 16 entries are repeated four times, so that bits
-//! 4 to 7 do not matter and no nibble needs to be masked: for a line, which is 128 codes, that is a load, a shift, two
-//! lookups and two sums. With BW alone, `vpshufb` gives 0 where bit 7 is set, which two ands prevent.
+//! With VBMI, `vpermb` looks up by the lower six bits of each byte. The 16 entries are repeated four times, so bits 4
+//! to 7 do not matter and no nibble needs to be masked: a line, which holds 128 codes, takes a load, a shift, two
+//! lookups and two sums. With BW alone, `vpshufb` returns 0 if bit 7 is set, which two ands prevent.
 #![allow(unsafe_code)]
 
 use super::{Pair, TOGETHER, gather};
@@ -13,10 +13,10 @@ use std::arch::x86_64::*;
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
 const GROUP: usize = 8;
 
-/// A filter for some of AVX-512: how the halves of 64 bytes look up a table each, and how whole bytes do.
+/// A filter for some subset of AVX-512: how each half of 64 bytes looks up a table, and how whole bytes do.
 macro_rules! filter {
     ($name:ident, $features:literal, $lower:ident, $upper:ident, $tables:path, $look_up:path) => {
-        /// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+        /// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
         #[target_feature(enable = $features)]
         pub(in crate::scan::kernel) fn $name(
             lines: &[Line],
@@ -112,7 +112,7 @@ fn upper_bw(codes: __m512i, table: __m512i) -> __m512i {
     lower_bw(_mm512_srli_epi16::<4>(codes), table)
 }
 
-/// The table's entries that 64 bytes name, without VBMI.
+/// The entries of the table for 64 bytes, without VBMI.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw")]
 fn look_up_halves(changes: &[__m256i; 16], codes: __m512i) -> __m512i {
@@ -121,15 +121,16 @@ fn look_up_halves(changes: &[__m256i; 16], codes: __m512i) -> __m512i {
     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
 }
 
-/// Four times the table.
+/// The table, repeated four times.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn broadcast(table: &[u8; 16]) -> __m512i {
-    // SAFETY: 16 readable bytes, and an unaligned load asks for no more.
+    // SAFETY: there are 16 readable bytes, and an unaligned load has no other requirement.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
 }
 
-/// See [`Kernel::sums`](crate::scan::kernel::Kernel::sums). `vpermps` looks up 16 numbers by the lower four bits of each index.
+/// See [`ScanKernel::sums`](crate::scan::kernel::ScanKernel::sums). `vpermps` looks up 16 numbers by the lower four
+/// bits of each index.
 #[target_feature(enable = "avx512f")]
 pub(in crate::scan::kernel) fn sums<const P: usize>(
     lines: &[Line],
@@ -143,7 +144,8 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
         gather(blocks, vectors, &mut codes);
         let mut sums = _mm512_set1_ps(base);
         for p in 0..P {
-            // SAFETY: 16 readable bytes, and 16 readable numbers twice; unaligned loads ask for no more.
+            // SAFETY: there are 16 readable bytes, and twice 16 readable numbers; unaligned loads have no other
+            // requirement.
             let (codes, low, high) = unsafe {
                 let [low, high] = &tables[p];
                 (
@@ -157,7 +159,7 @@ pub(in crate::scan::kernel) fn sums<const P: usize>(
             sums = _mm512_add_ps(sums, _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(codes), high));
         }
         let mut found = [0.0; TOGETHER];
-        // SAFETY: 16 numbers to write.
+        // SAFETY: there is room for 16 numbers.
         unsafe { _mm512_storeu_ps(found.as_mut_ptr(), sums) };
         scores.extend_from_slice(&found[..vectors.len()]);
     }

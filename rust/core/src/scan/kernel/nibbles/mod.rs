@@ -1,8 +1,8 @@
-//! Lines of two nibbles: each half of a byte looks up a table of 16 entries, which every instruction set's byte shuffle
-//! does in one instruction.
+//! Lines of two nibbles: each half of a byte looks up a table of 16 entries, which the byte shuffle of every
+//! instruction set does in one instruction.
 //!
-//! As the kernels beside this folder these go table by table over a few blocks, whose sums stay in registers. A column of
-//! bytes after the nibbles is looked up as theirs do it.
+//! Like the kernels next to this folder, these go table by table over a few blocks, whose sums stay in registers. A
+//! column of bytes after the nibbles is looked up as those kernels do it.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
@@ -19,7 +19,7 @@ use crate::codes::packed::{BLOCK, Line};
 #[cfg(target_arch = "x86_64")]
 const TOGETHER: usize = 16;
 
-/// The bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
+/// Collects the bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u8; TOGETHER]; P]) {
@@ -31,5 +31,5 @@ fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u
     }
 }
 
-/// For the lower and the upper halves of a line.
+/// The tables for the lower and the upper halves of a line.
 pub(in crate::scan) type Pair = [[u8; 16]; 2];

@@ -1,6 +1,6 @@
 //! NEON: `tbl` looks up 16 nibbles at once.
 //!
-//! For 16 bytes, which are 32 codes: an and, a shift, two lookups, two sums, and a quarter of a load.
+//! For 16 bytes, which hold 32 codes: an and, a shift, two lookups, two sums, and a quarter of a load.
 #![allow(unsafe_code)]
 
 use super::Pair;
@@ -11,7 +11,7 @@ use std::arch::aarch64::*;
 /// Blocks that share each load of a table: their sums are 16 registers of the 32.
 const GROUP: usize = 4;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 #[target_feature(enable = "neon")]
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],
@@ -52,6 +52,6 @@ pub(in crate::scan::kernel) fn filter(
 #[inline]
 #[target_feature(enable = "neon")]
 fn load_table(table: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: 16 readable bytes, and the load asks for no alignment.
+    // SAFETY: there are 16 readable bytes, and the load requires no alignment.
     unsafe { vld1q_u8(table.as_ptr()) }
 }

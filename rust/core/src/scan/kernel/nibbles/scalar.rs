@@ -1,10 +1,10 @@
-//! The portable kernel: a table for each pair of codebooks, which whole bytes look up.
+//! The portable kernel: one table per pair of codebooks, indexed by whole bytes.
 
 use super::Pair;
 use crate::codes::packed::Line;
 use crate::scan::kernel::scalar;
 
-/// See [`Kernel::filter`](crate::scan::kernel::Kernel::filter).
+/// See [`ScanKernel::filter`](crate::scan::kernel::ScanKernel::filter).
 pub(in crate::scan::kernel) fn filter(
     lines: &[Line],
     pairs: &[Pair],
@@ -12,7 +12,7 @@ pub(in crate::scan::kernel) fn filter(
     limit: u8,
     hits: &mut [u64],
 ) {
-    // No limit lets a sum of 255 pass.
+    // A sum of 255 passes no limit.
     let sums = pairs.iter().map(|[low, high]| -> [u8; 256] {
         std::array::from_fn(|byte| low[byte & 15].saturating_add(high[byte >> 4]))
     });
