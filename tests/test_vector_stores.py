@@ -126,6 +126,41 @@ def test_records_alone_may_change(store, X, tmp_path):
     assert len(contents(tmp_path)) == 2
 
 
+SAVER = """
+import sys, time
+import compcodes as cc
+from compcodes.interop._store import Store
+folder, count = sys.argv[1], int(sys.argv[2])
+store = Store.load(folder)
+store.delete([id for id, _ in list(store._by_number.values())][count:])
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    store.save(folder)
+"""
+
+
+def test_processes_that_save_into_one_folder_leave_a_store(X, tmp_path):
+    """And who loads it meanwhile gets one of theirs."""
+    q = cc.CompositionalCodes(2, n_codewords=8, n_jobs=1, effort="low").fit(X)
+    store = Store(q)
+    store.add(X[:30], [str(i) for i in range(30)], [{"row": i} for i in range(30)])
+    store.save(tmp_path)
+    processes = [subprocess.Popen([sys.executable, "-c", SAVER, tmp_path, str(count)]) for count in (10, 20)]
+    sizes = set()
+    while any(process.poll() is None for process in processes):
+        sizes.add(len(Store.load(tmp_path).index))
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(Store.load(tmp_path).index) in (10, 20) and {10, 20} <= sizes <= {10, 20, 30}
+    assert len(list(tmp_path.iterdir())) == 2  # the index and its records
+
+
+def test_records_hold_halves_of_surrogate_pairs(store, X, tmp_path):
+    store.add(X[:1], ["\udc80"], [{"name": "a\udcff"}])
+    store.save(tmp_path)
+    found = Store.load(tmp_path).search(X[:1], 1)[0]
+    assert (found.id, found.record) == ("\udc80", {"name": "a\udcff"})
+
+
 def test_a_store_of_the_first_version_loads_and_is_replaced(store, X, tmp_path):
     store.index.save(tmp_path / "index.cc")
     lines = [json.dumps([i, f"item-{i}", {"n": i}]) for i in range(300)]

@@ -11,8 +11,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,16 @@ from compcodes.index import Index
 from compcodes.quantizers.compositional import CompositionalCodes
 from compcodes.quantizers.protocol import QuantizerLike
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["Found", "Store"]
 
 _INDEX = "index.cc"
+_SURROGATES = "surrogatepass"
+"""JSON can hold halves of surrogate pairs, as names of files that are not UTF-8 have them."""
 _RECORDS = re.compile(r"records-[0-9a-f]{32}\.jsonl")
 _OLD_RECORDS = "records.jsonl"
 """The file of records in stores written by the first versions, whatever the index."""
@@ -176,13 +183,14 @@ class Store:
             raise ValueError("there is nothing to save: the store has no vectors yet, and no trained quantizer")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with self._lock:
+        with self._lock, _held(folder, exclusively=True):
             lines = [json.dumps([number, *entry], ensure_ascii=False) for number, entry in self._by_number.items()]
             try:
                 with replacing(folder / _INDEX) as index:
                     self.index.save(index)
                     with replacing(folder / _records_of(index)) as records:
-                        records.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+                        text = "".join(f"{line}\n" for line in lines)
+                        records.write_text(text, encoding="utf-8", errors=_SURROGATES)
             finally:
                 _tidy(folder)
 
@@ -190,6 +198,11 @@ class Store:
     def load(cls, folder: str | os.PathLike[str]) -> Store:
         """Read what `save` wrote."""
         folder = Path(folder)
+        with _held(folder, exclusively=False):
+            return cls._loaded(folder)
+
+    @classmethod
+    def _loaded(cls, folder: Path) -> Store:
         index = Index.load(folder / _INDEX)
         store = cls(index.quantizer)
         store.index = index
@@ -197,13 +210,31 @@ class Store:
         if not records.exists():
             records = folder / _OLD_RECORDS
         if records.exists():
-            with records.open(encoding="utf-8") as file:
+            with records.open(encoding="utf-8", errors=_SURROGATES) as file:
                 for number, id, record in map(json.loads, file):
                     store._by_number[number], store._numbers[id] = (id, record), number
         if not records.exists() or sorted(store._by_number) != sorted(index.ids.tolist()):
             raise ValueError(f"{folder}: {_INDEX} and its records are not of one time; one of them was replaced")
         store._next = max(store._by_number, default=-1) + 1
         return store
+
+
+@contextmanager
+def _held(folder: Path, *, exclusively: bool) -> Iterator[None]:
+    """Keep other processes from saving into a folder meanwhile; from reading it, too, if `exclusively`.
+
+    The lock is on the folder itself and ends with the process. Systems without such locks go on without.
+    """
+    if fcntl is None or not folder.is_dir():
+        yield
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system that has none
+            fcntl.flock(number, fcntl.LOCK_EX if exclusively else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(number)
 
 
 def _records_of(index: Path) -> str:
