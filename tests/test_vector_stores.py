@@ -157,8 +157,8 @@ def test_processes_that_save_into_one_folder_leave_a_store(X, tmp_path):
 def test_records_hold_halves_of_surrogate_pairs(store, X, tmp_path):
     store.add(X[:1], ["\udc80"], [{"name": "a\udcff"}])
     store.save(tmp_path)
-    found = {one.id: one.record for one in Store.load(tmp_path).search(X[0], 2)}
-    assert found == {"item-0": {"n": 0}, "\udc80": {"name": "a\udcff"}}
+    found = {one.id: one.record for one in Store.load(tmp_path).search(X[0], 301)}
+    assert len(found) == 301 and found["\udc80"] == {"name": "a\udcff"}
 
 
 def test_a_store_of_the_first_version_loads_and_is_replaced(store, X, tmp_path):
