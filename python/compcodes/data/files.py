@@ -188,6 +188,8 @@ def open_array(path: PathLike) -> NDArray[Any]:
     suffix = Path(name).suffix.lower()
     if suffix not in _READERS and suffix not in _HDF5:
         known = ", ".join((*_READERS, *_HDF5))
+        if not suffix and not os.path.exists(name):
+            raise FileNotFoundError(f"{name}: no such file or folder")
         raise ValueError(f"{name}: unknown kind of vector file {suffix!r}, expected one of {known}")
     check_regular(name)
     with open(name, "rb"):  # otherwise each reader reports a missing file in its own words

@@ -250,6 +250,8 @@ def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
         else:
             found = [path]
         return sorted(map(system.unstrip_protocol, found))
+    if not kind_of(name) and not os.path.exists(name) and not glob.has_magic(name):
+        raise FileNotFoundError(f"{name}: no such file or folder")
     if os.path.isdir(name):
         return sorted(os.fspath(path) for path in Path(name).iterdir() if kind_of(path.name) in KINDS)
     return sorted(glob.glob(name)) if glob.has_magic(name) else [name]

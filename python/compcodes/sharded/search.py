@@ -71,7 +71,7 @@ def search(
             raise ArgumentValueError(
                 "rerank",
                 f"has {len(rows)} rows, the index holds {len(now.shards)} vectors: want a row for each of its ids, "
-                "in their order",
+                "in their order; rows of other vectors too, as of those that were removed, need rerank_ids, their ids",
             )
         chosen = _among_live(now, places)
         vectors = as_vectors(rows[chosen], "rerank", dim)

@@ -117,7 +117,8 @@ impl Index {
         if vectors.n() != self.len() {
             return Err(argument!(
                 "rerank",
-                "has {} rows, the index holds {} vectors: want a row for each of its ids, in their order",
+                "has {} rows, the index holds {} vectors: want a row for each of its ids, in their order; rows \
+                 of other vectors too, as of those that were removed, need rerank_ids, their ids",
                 vectors.n(),
                 self.len()
             ));
