@@ -29,7 +29,7 @@ from compcodes.training.heap import release
 from compcodes.training.joint import Joint
 from compcodes.training.losses import Objective
 from compcodes.training.rest import Rest
-from compcodes.training.shards import Doubles, Floats, Local
+from compcodes.training.shards import Codes, Doubles, Floats, Local
 from compcodes.training.splitting import best_split
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import scaled
@@ -85,10 +85,26 @@ class GroupTrainer:
             seed=(whole.seed + self.n_groups) % 2**64,
             report=report and (lambda done, total: report(total + done, 2 * total)),
         )
-        rest = Rest(whole.shards, trunk.codebooks, trunk.codes)
+        rest = Rest(whole.shards, trunk.codebooks, self._found(own, whole.shards, trunk.codebooks))
         trained, groups, eta = _AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest).run(init, started)
         codebooks = np.concatenate([trunk.codebooks, trained.codebooks])
         return replace(trained, codebooks=codebooks), replace(groups, trunk=size), eta
+
+    def _found(self, trunk: Trainer, vectors: Local, codebooks: Floats) -> Codes:
+        """Return the codes of the trunk that the first sweep of encoding finds: see `encode/grouped.rs`.
+
+        Of 10,000 patches it finds four in ten of those that training ends with, after all its noise. Groups that are
+        trained on what the latter leave found fewer of the 10 nearest in 64 bytes: .977 in place of .984 among the
+        vectors trained on, and .876 in place of .921 among others.
+        """
+        release()
+        name, effort = trunk.encoder.steps()
+        start = None
+        if name == encoders.LocalSearch.name:
+            effort, start = -(-effort // (8 if self.eta == 1 else 16)), ("beam", 4)
+        directions, n_jobs = trunk.objective.directions, trunk.n_jobs
+        coder = _core.Encoder(codebooks, "group", 1.0, (name, effort), 0, n_jobs, start, directions=directions)
+        return coder.encode(vectors.target, n_jobs)
 
 
 def _check(vectors: Local, n_jobs: int | None) -> None:
