@@ -91,7 +91,9 @@ def test_any_number_of_lists_gives_what_faiss_finds_in_them(data, factory, by_re
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("factory", ["PQ8x4fs", "PQ8x4fsr", "RQ3x4fs", "RQ3x4fsr", "LSQ3x4fsr", "PRQ2x2x4fs"])
+@pytest.mark.parametrize(
+    "factory", ["PQ8x4fs", "PQ8x4fsr", "PQ8x4fs_64", "PQ4x4fsr_96", "RQ3x4fs", "RQ3x4fsr", "LSQ3x4fsr", "PRQ2x2x4fs"]
+)
 def test_codes_of_fast_scan_lists_are_unblocked(data, factory, metric):
     X, _ = data
     norms = "" if metric == "ip" or factory.startswith("PQ") else "_32_Nrq2x4"
@@ -99,7 +101,7 @@ def test_codes_of_fast_scan_lists_are_unblocked(data, factory, metric):
     assert len(cc.Index.from_faiss(theirs)) == 0
     theirs.add(X[:1001])
     ours = cc.Index.from_faiss(theirs)
-    assert ours.quantizer._lists.by_residual == factory.endswith("r") == theirs.by_residual
+    assert ours.quantizer._lists.by_residual == ("fsr" in factory) == theirs.by_residual
     assert ours.bytes_per_vector - (5 if metric == "l2" else 0) == -(-ours.codes.shape[1] // 2) + 4
     lists = theirs.quantizer.search(X[:1001], 1)[1][:, 0]
     np.testing.assert_array_equal(ours.lists, lists)

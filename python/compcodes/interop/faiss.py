@@ -121,7 +121,7 @@ def _taken(index: Any) -> Taken:
         return Taken(codebooks, _unpack(packed, bits), ids, metric, lists)
     if _is_fast(index):
         blocks = faiss.rev_swig_ptr(index.codes.get(), index.codes.size()) if index.ntotal else np.zeros(0, np.uint8)
-        packed = unblocked(blocks, index.get_CodePacker(), index.ntotal)
+        packed = unblocked(blocks, index, index.ntotal)
     else:
         packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
     return Taken(codebooks, _unpack(packed, bits), None, metric)
