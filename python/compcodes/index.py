@@ -375,9 +375,10 @@ class Index(Generic[Name]):
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. Or a separate set per
-            query: nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns
-            are ids, or a boolean matrix (nq, len(index)). Ids or keys that the index does not have are ignored; if it
-            has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
+            query: nq lists, sets or arrays of ids, (nq, m) int with −1 for none (keys: objects, with None for none), a
+            sparse matrix (nq, …) whose columns are ids, or a boolean matrix (nq, len(index)). Ids or keys that the
+            index does not have are ignored; if it has none of those given for all queries, nothing is found, and a
+            `FilterWarning` says so.
         exclude : like `filter`, optional
             Do not find these, for example what a user already has: ``exclude=[history_of_a, history_of_b]``, or the CSR
             matrix of users and items. Ids or keys that the index does not have are ignored; if it has none of the keys,
