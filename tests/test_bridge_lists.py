@@ -189,13 +189,19 @@ def test_a_search_goes_through_as_many_lists_as_that_of_faiss(data):
         np.testing.assert_array_equal(ours.search(Q, 5, recall=0.99), ours.search(Q, 5, n_probe=12))
 
 
-def test_centroids_of_another_metric_are_compared_at_all_lists(data):
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_centroids_of_another_metric_are_compared_at_all_lists(data, metric):
     X, Q = data
-    quantizer = faiss.IndexFlatL2(D)
-    theirs = faiss.IndexIVFPQ(quantizer, D, N_LISTS, 4, 4, faiss.METRIC_INNER_PRODUCT)
+    quantizer, coarse = (faiss.IndexFlatL2(D), "l2") if metric == "ip" else (faiss.IndexFlatIP(D), "ip")
+    theirs = faiss.IndexIVFPQ(quantizer, D, N_LISTS, 4, 4, METRICS[metric])
     theirs.train(X)
     theirs.add(X)
-    assert_same(theirs, cc.Index.from_faiss(theirs), Q, 10, N_LISTS)
+    with pytest.warns(
+        UserWarning, match=f"has the metric '{coarse}', the index itself '{metric}': .* other ones"
+    ) as told:
+        ours = cc.Index.from_faiss(theirs)
+    assert [warning.filename for warning in told] == [__file__]
+    assert_same(theirs, ours, Q, 10, N_LISTS)
 
 
 def test_tens_of_thousands_of_lists():

@@ -653,6 +653,12 @@ class Index(Generic[Name]):
             The index is of another kind; the message says what to call instead.
         ValueError
             It has larger codes, a metric other than inner product and L2, or is not trained.
+
+        Warns
+        -----
+        UserWarning
+            The coarse quantizer of an inverted file has a different metric than the index, for example ``IndexFlatIP``
+            with ``METRIC_L2``: only searches of all lists find what faiss finds.
         """
         from compcodes.interop.faiss import model_of, take
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
-from compcodes.interop._faiss_advice import Refused
+from compcodes.interop._faiss_advice import METRICS, Refused
 
 __all__ = ["Lists", "inverted", "unblocked"]
 
@@ -26,6 +26,7 @@ class Lists(NamedTuple):
     of_each: NDArray[np.int64]  # (n,), the list of each vector
     by_residual: bool  # whether codes approximate residuals
     n_probe: int  # how many lists its searches cover
+    metric: str | None  # by which faiss chooses the lists of queries
 
 
 def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, Lists]:
@@ -48,7 +49,9 @@ def inverted(index: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, L
     ids = ids[order]
     numbered = bool((ids == np.arange(len(ids))).all())
     n_probe = min(max(int(index.nprobe), 1), int(index.nlist))
-    return codes[order], None if numbered else ids, Lists(centroids, lists[order], bool(index.by_residual), n_probe)
+    metric = METRICS.get(index.quantizer.metric_type)
+    divided = Lists(centroids, lists[order], bool(index.by_residual), n_probe, metric)
+    return codes[order], None if numbered else ids, divided
 
 
 def unblocked(blocks: NDArray[np.uint8], index: Any, n: int) -> NDArray[np.uint8]:
