@@ -151,12 +151,14 @@ class Index(Generic[Name]):
         codebooks = self._quantizer.codebooks_
         if metric is None:
             metric = cast(Metric, self._quantizer.metric_ or "ip")
+        if not isinstance(metric, str):
+            raise ArgumentTypeError("metric", f'is {metric!r}: want "ip", "cosine" or "l2"')
         if not isinstance(keys, (bool, np.bool_)):
             raise ArgumentTypeError("keys", f"is {keys!r}: want True or False; add takes the keys themselves as ids")
         self._names = Names(bool(keys))
         settings = bool(scale), bool(exact_norms), bool(residuals)
         self._core = _core.Index(self._quantizer._model(), metric, *settings, self._names.keyed)
-        self.metric = cast(Metric, str(metric))
+        self.metric = cast(Metric, str.__str__(metric))
         if not isinstance(metric, _Stored) and not suits(self._quantizer, metric):
             warn(other_metric(self._quantizer, metric), MetricWarning)
         self._scale, self._residuals = bool(scale), bool(residuals)
