@@ -71,6 +71,20 @@ def test_all_kinds_of_ids_exclude_the_same(vectors_of, Q, n):
             np.testing.assert_array_equal(found, right, err_msg=name)
 
 
+@pytest.mark.parametrize("argument", ["filter", "exclude"])
+@pytest.mark.parametrize("n", [150, 20_000])
+def test_every_byte_of_a_mask_but_zero_is_true(vectors_of, Q, n, argument):
+    rng = np.random.default_rng(n)
+    bytes_ = rng.integers(256, size=(len(Q), n)).astype(np.uint8) * (rng.random((len(Q), n)) < 0.5)
+    bytes_[:, ::3] &= 128
+    for index in vectors_of[n][:2]:
+        for form in (bytes_, np.asfortranarray(bytes_), bytes_[0], np.repeat(bytes_[0], 2)[::2]):
+            found = index.search(Q, K, **{argument: form.view(bool)})
+            want = index.search(Q, K, **{argument: form != 0})
+            np.testing.assert_array_equal(found[0], want[0])
+            np.testing.assert_array_equal(found[1], want[1])
+
+
 @pytest.mark.parametrize("n", [150, 20_000])
 def test_keys_exclude_what_their_ids_do(vectors_of, Q, n):
     index, keyed, names = vectors_of[n]
