@@ -76,6 +76,21 @@ def test_codes_of_fast_scan_are_unblocked(data, metric, kind):
     np.testing.assert_allclose(ours.reconstruct(ours.ids), theirs.sa_decode(theirs.sa_encode(X)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("bbs", [32, 64, 96, 128])
+@pytest.mark.parametrize("M", [1, 7, 8])
+def test_blocks_of_any_size_are_unblocked(bbs, M):
+    theirs = faiss.IndexPQFastScan(2 * M, M, 4, faiss.METRIC_L2, bbs)
+    faiss.copy_array_to_vector(vectors(16 * M, 2).ravel(), theirs.pq.centroids)
+    theirs.is_trained = True
+    for n in (1, 64, 333):
+        X = vectors(n, 2 * M, seed=n)
+        theirs.reset()
+        theirs.add(X)
+        packed = theirs.pq.compute_codes(X)
+        codes = np.stack([packed & 15, packed >> 4], axis=2).reshape(n, -1)[:, :M]
+        np.testing.assert_array_equal(cc.Index.from_faiss(theirs).codes, codes)
+
+
 def indexed(X, factory, metric=faiss.METRIC_L2):
     index = faiss.index_factory(D, factory, metric)
     index.train(X)

@@ -91,7 +91,9 @@ def test_any_number_of_lists_gives_what_faiss_finds_in_them(data, factory, by_re
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("factory", ["PQ8x4fs", "PQ8x4fsr", "RQ3x4fs", "RQ3x4fsr", "LSQ3x4fsr", "PRQ2x2x4fs"])
+@pytest.mark.parametrize(
+    "factory", ["PQ8x4fs", "PQ8x4fsr", "PQ8x4fs_64", "PQ4x4fsr_96", "RQ3x4fs", "RQ3x4fsr", "LSQ3x4fsr", "PRQ2x2x4fs"]
+)
 def test_codes_of_fast_scan_lists_are_unblocked(data, factory, metric):
     X, _ = data
     norms = "" if metric == "ip" or factory.startswith("PQ") else "_32_Nrq2x4"
@@ -99,7 +101,7 @@ def test_codes_of_fast_scan_lists_are_unblocked(data, factory, metric):
     assert len(cc.Index.from_faiss(theirs)) == 0
     theirs.add(X[:1001])
     ours = cc.Index.from_faiss(theirs)
-    assert ours.quantizer._lists.by_residual == factory.endswith("r") == theirs.by_residual
+    assert ours.quantizer._lists.by_residual == ("fsr" in factory) == theirs.by_residual
     assert ours.bytes_per_vector - (5 if metric == "l2" else 0) == -(-ours.codes.shape[1] // 2) + 4
     lists = theirs.quantizer.search(X[:1001], 1)[1][:, 0]
     np.testing.assert_array_equal(ours.lists, lists)
@@ -187,13 +189,19 @@ def test_a_search_goes_through_as_many_lists_as_that_of_faiss(data):
         np.testing.assert_array_equal(ours.search(Q, 5, recall=0.99), ours.search(Q, 5, n_probe=12))
 
 
-def test_centroids_of_another_metric_are_compared_at_all_lists(data):
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_centroids_of_another_metric_are_compared_at_all_lists(data, metric):
     X, Q = data
-    quantizer = faiss.IndexFlatL2(D)
-    theirs = faiss.IndexIVFPQ(quantizer, D, N_LISTS, 4, 4, faiss.METRIC_INNER_PRODUCT)
+    quantizer, coarse = (faiss.IndexFlatL2(D), "l2") if metric == "ip" else (faiss.IndexFlatIP(D), "ip")
+    theirs = faiss.IndexIVFPQ(quantizer, D, N_LISTS, 4, 4, METRICS[metric])
     theirs.train(X)
     theirs.add(X)
-    assert_same(theirs, cc.Index.from_faiss(theirs), Q, 10, N_LISTS)
+    with pytest.warns(
+        UserWarning, match=f"has the metric '{coarse}', the index itself '{metric}': .* other ones"
+    ) as told:
+        ours = cc.Index.from_faiss(theirs)
+    assert [warning.filename for warning in told] == [__file__]
+    assert_same(theirs, ours, Q, 10, N_LISTS)
 
 
 def test_tens_of_thousands_of_lists():

@@ -23,6 +23,13 @@ from compcodes import errors
         (lambda q, X: cc.Index(q, metric="cosin"), ValueError, "metric", 'is "cosin": want "ip", "cosine" or "l2"'),
         (lambda q, X: cc.Index(q, metric="l2", scale=True), ValueError, "scale", 'goes with metric "ip", not "l2"'),
         (lambda q, X: cc.Index(q).add(X).search(X, 5, rerank=X, n_candidates=2), ValueError, "n_candidates", "is 2: "),
+        (lambda q, X: cc.Index(q, metric=3), TypeError, "metric", 'is 3: want "ip", "cosine" or "l2"'),
+        (
+            lambda q, X: cc.CompositionalCodes.from_codebooks(q.codebooks_, by_residual=False),
+            ValueError,
+            "by_residual",
+            "is False, and there are no centroids of lists",
+        ),
         (lambda q, X: cc.Index(q).add(X).search(X, rerank={0: X[0]}), TypeError, "rerank", "is a dict: want rows of "),
         (lambda q, X: cc.CompositionalCodes(tol=-1).fit(X), ValueError, "tol", "is -1: want a finite number"),
         (lambda q, X: cc.CompositionalCodes(loss="none").fit(X), ValueError, "loss", "is 'none': want one of "),

@@ -71,6 +71,20 @@ def test_all_kinds_of_ids_exclude_the_same(vectors_of, Q, n):
             np.testing.assert_array_equal(found, right, err_msg=name)
 
 
+@pytest.mark.parametrize("argument", ["filter", "exclude"])
+@pytest.mark.parametrize("n", [150, 20_000])
+def test_every_byte_of_a_mask_but_zero_is_true(vectors_of, Q, n, argument):
+    rng = np.random.default_rng(n)
+    bytes_ = rng.integers(256, size=(len(Q), n)).astype(np.uint8) * (rng.random((len(Q), n)) < 0.5)
+    bytes_[:, ::3] &= 128
+    for index in vectors_of[n][:2]:
+        for form in (bytes_, np.asfortranarray(bytes_), bytes_[0], np.repeat(bytes_[0], 2)[::2]):
+            found = index.search(Q, K, **{argument: form.view(bool)})
+            want = index.search(Q, K, **{argument: form != 0})
+            np.testing.assert_array_equal(found[0], want[0])
+            np.testing.assert_array_equal(found[1], want[1])
+
+
 @pytest.mark.parametrize("n", [150, 20_000])
 def test_keys_exclude_what_their_ids_do(vectors_of, Q, n):
     index, keyed, names = vectors_of[n]
@@ -93,6 +107,55 @@ def test_keys_exclude_what_their_ids_do(vectors_of, Q, n):
     for form in (rows[0], set(rows[0]), np.array(rows[1], dtype=object)):
         want = index.search(Q, K, exclude=[names.index(key) for key in form])[0]
         np.testing.assert_array_equal(keyed.search(Q, K, exclude=form)[0] if len(form) else want, want)
+
+
+def test_keys_that_a_search_returned_are_excluded_with_none_for_no_vector(vectors_of, Q):
+    index, keyed, names = vectors_of[150]
+    _, ids = index.search(Q, K, filter=range(10))
+    _, keys = keyed.search(Q, K, filter=names[:10])
+    assert (ids[:, 10:] == -1).all() and (keys[:, 10:] == None).all()  # noqa: E711
+    for given, same in ((ids, keys), (ids, list(keys)), (ids[:, 7:], keys[:, 7:]), (ids[:, 10:], keys[:, 10:])):
+        for argument in ("filter", "exclude"):
+            _, want = index.search(Q, K, **{argument: given})
+            _, found = keyed.search(Q, K, **{argument: same})
+            assert found.tolist() == [[None if i < 0 else names[i] for i in row] for row in want]
+    assert keyed.search(Q, K, exclude=keys[0])[1].tolist() == keyed.search(Q, K, exclude=names[:10])[1].tolist()
+    assert keyed.search(Q[:0], K, exclude=keys[:0])[1].shape == (0, K)
+    texts = keys[:, :10].astype(str)
+    assert keyed.search(Q, K, exclude=texts)[1].tolist() == keyed.search(Q, K, exclude=keys)[1].tolist()
+    with pytest.raises(ValueError, match="exclude has 2 rows for"):
+        keyed.search(Q, K, exclude=keys[:2])
+
+
+def test_masks_in_lists_are_masks_with_keys_too(vectors_of, Q):
+    index, keyed, names = vectors_of[150]
+    masks = np.random.default_rng(0).random((len(Q), 150)) < 0.3
+    for form in (masks.tolist(), list(masks), [list(row) for row in masks], tuple(masks)):
+        for argument in ("filter", "exclude"):
+            _, want = index.search(Q, K, **{argument: masks})
+            _, found = keyed.search(Q, K, **{argument: form})
+            assert found.tolist() == [[names[i] for i in row] for row in want]
+            np.testing.assert_array_equal(index.search(Q, K, **{argument: form})[1], want)
+    with pytest.raises(ValueError, match="filter has 2 rows for"):
+        keyed.search(Q, K, filter=masks[:2].tolist())
+
+
+@pytest.mark.parametrize("argument", ["filter", "exclude"])
+def test_masked_arrays_are_refused(vectors_of, Q, argument):
+    index, keyed, names = vectors_of[150]
+    marks = np.ones((len(Q), 150), dtype=bool)
+    for value in (np.ma.array([1, 2, 3], mask=[0, 1, 0]), np.ma.array(marks, mask=marks)):
+        with pytest.raises(TypeError, match=f"{argument} is a masked array"):
+            index.search(Q, K, **{argument: value})
+    rows = [np.ma.array([1, 2, 3], mask=[0, 1, 0])] * len(Q)
+    with pytest.raises(TypeError, match=rf"{argument}\[0\] is a masked array"):
+        index.search(Q, K, **{argument: rows})
+    with pytest.raises(TypeError, match=f"{argument} is a masked array"):
+        keyed.search(Q, K, **{argument: np.ma.array(np.array(names[:3], dtype=object), mask=[0, 1, 0])})
+    whole = np.ma.array([1, 2, 3])  # with nothing masked
+    np.testing.assert_array_equal(
+        index.search(Q, K, **{argument: whole})[1], index.search(Q, K, **{argument: [1, 2, 3]})[1]
+    )
 
 
 def test_what_is_no_id_or_key_is_named(vectors_of, Q):

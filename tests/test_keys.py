@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import enum
 import pickle
 import threading
 import uuid
@@ -56,6 +57,26 @@ def test_files_pickles_and_copies_keep_keys(index, quantizer, X, tmp_path):
     codebooks = np.ones((2, 17, X.shape[1]), dtype=np.float32)
     cc.Index(cc.CompositionalCodes.from_codebooks(codebooks)).save(path)
     assert b'version\\":2' in path.read_bytes()[:4000]  # nothing new in it: earlier releases read it
+
+
+class Color(str, enum.Enum):  # whose str is "Color.RED", other than a StrEnum's
+    RED = "red"
+    BLUE = "blue"
+    ODD = "\0odd"
+
+
+def test_keys_of_subclasses_of_str_are_their_text(quantizer, X):
+    given = [Color.RED, Color.BLUE, Color.ODD, ("a", Color.RED), np.str_("plain")]
+    index = cc.Index(quantizer, keys=True).add(X[:5], given)
+    texts = ["red", "blue", "\0odd", ("a", "red"), "plain"]
+    assert index.ids.tolist() == texts
+    assert [type(key) for key in index.ids] == [type(key) for key in texts]
+    for key, text in zip(given, texts, strict=True):
+        assert key in index and text in index
+        for names in ([key], [text]):
+            assert index.search(X[0], 1, filter=names)[1].tolist() == [[text]]
+    assert index.remove([Color.BLUE, ("a", "red")]) == 2
+    assert index.remove(["red"]) == 1
 
 
 def test_changes_by_key(index, quantizer, X):

@@ -50,6 +50,8 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
 
 def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:
     """Turn what a search is limited to, or must not find, into what the core takes."""
+    given = value
+    _check_unmasked(value, name)
     if isinstance(value, range) and not has_keys:
         return _clipped(value)
     if isinstance(value, (str, bytes)):
@@ -61,12 +63,13 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
     elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
         value = value.to_numpy()  # a pandas column, possibly of lists
     if _is_nested(value, has_keys):
-        return _of_each(listed(value), name, n_queries, has_keys)
+        rows = list(value) if getattr(value, "ndim", 1) == 2 else listed(value)
+        return _of_each(rows, name, n_queries, has_keys)
     if isinstance(value, dict) or (has_keys and not isinstance(value, Iterable)):
         wanted = "a bool mask or a list of keys" if has_keys else "a bool mask, integer ids or a range"
         raise ArgumentTypeError(name, f"is {value!r}: want {wanted}")
-    if has_keys and not (isinstance(value, np.ndarray) and value.dtype == bool):
-        values = listed(value)
+    if has_keys and not _is_mask(value):
+        values = _keys_in(given)
         is_mask = bool(values) and all(isinstance(one, (bool, np.bool_)) for one in values)
         return np.array(values, dtype=bool) if is_mask else as_keys(values, name=name)
     try:
@@ -98,6 +101,8 @@ def _is_nested(value: Any, has_keys: bool) -> bool:
         return _is_list(one) and not (has_keys and isinstance(one, tuple))
 
     if isinstance(value, np.ndarray):
+        if has_keys and value.ndim == 2:  # such as the keys that a search returned
+            return bool(value.dtype != bool)
         return bool(value.dtype == object and value.size and is_list(value.flat[0]))
     if isinstance(value, (list, tuple)):
         return bool(value) and all(map(is_list, value)) and not _are_masks(value)
@@ -111,6 +116,22 @@ def _is_list(value: object) -> bool:
     )
 
 
+def _is_mask(value: Any) -> bool:
+    """Whether it is a boolean array, or consists of boolean lists or arrays, one per query."""
+    if isinstance(value, np.ndarray):
+        return bool(value.dtype == bool)
+    return isinstance(value, (list, tuple)) and bool(value) and all(map(_is_list, value)) and _are_masks(value)
+
+
+def _keys_in(row: Any) -> list[Any]:
+    """Return the keys in a list, set, array or column.
+
+    None in an array of objects is left out: in the results of a search it stands for no vector, as the id -1 does.
+    """
+    keys = row if type(row) is list else listed(row)
+    return [key for key in keys if key is not None] if isinstance(row, np.ndarray) and row.dtype == object else keys
+
+
 def _are_masks(rows: Any) -> bool:
     return all(len(row) > 0 and isinstance(next(iter(row)), (bool, np.bool_)) for row in rows)
 
@@ -118,8 +139,10 @@ def _are_masks(rows: Any) -> bool:
 def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], Any]:
     """Return where the ids or keys of each query begin, and those of all queries."""
     _check_queries(name, len(rows), n_queries)
+    for query, row in enumerate(rows):
+        _check_unmasked(row, name, f"[{query}] ")
     if has_keys:
-        rows = [row if type(row) is list else listed(row) for row in rows]
+        rows = [_keys_in(row) for row in rows]
         plain = _core.keys_of_each(rows)
         if plain is not None:
             return plain
@@ -159,6 +182,11 @@ def _of_matrix(matrix: Any, name: str, n_queries: int, has_keys: bool) -> tuple[
     if not kept.all():
         indptr, ids = np.concatenate([[0], np.cumsum(kept)])[indptr], ids[kept]
     return indptr, ids
+
+
+def _check_unmasked(value: Any, name: str, part: str = "") -> None:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ArgumentTypeError(name, f"{part}is a masked array: drop what is masked, as its method compressed() does")
 
 
 def _check_queries(name: str, n: int, n_queries: int) -> None:

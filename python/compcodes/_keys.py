@@ -36,12 +36,13 @@ def as_key(key: object, name: str = "ids") -> str:
         It is a string that UTF-8 cannot encode.
     """
     if isinstance(key, str):
+        key = str.__str__(key)  # the text itself, not what a subclass such as an Enum shows in its place
         try:
             key.encode()
         except UnicodeEncodeError as error:
             raise ArgumentValueError(name, f"hold {key!r}, which is no Unicode text: {error.reason}") from None
         if not key.startswith("\0"):
-            return str(key)
+            return key
     try:
         return "\0" + json.dumps(_plain(key, name), separators=(",", ":"))
     except ArgumentValueError:
@@ -52,7 +53,7 @@ def as_key(key: object, name: str = "ids") -> str:
 
 def _plain(key: object, name: str, depth: int = 0) -> Any:
     if isinstance(key, str):
-        return str(key)
+        return str.__str__(key)
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return int(key)
     if isinstance(key, bytes):

@@ -151,12 +151,14 @@ class Index(Generic[Name]):
         codebooks = self._quantizer.codebooks_
         if metric is None:
             metric = cast(Metric, self._quantizer.metric_ or "ip")
+        if not isinstance(metric, str):
+            raise ArgumentTypeError("metric", f'is {metric!r}: want "ip", "cosine" or "l2"')
         if not isinstance(keys, (bool, np.bool_)):
             raise ArgumentTypeError("keys", f"is {keys!r}: want True or False; add takes the keys themselves as ids")
         self._names = Names(bool(keys))
         settings = bool(scale), bool(exact_norms), bool(residuals)
         self._core = _core.Index(self._quantizer._model(), metric, *settings, self._names.keyed)
-        self.metric = cast(Metric, str(metric))
+        self.metric = cast(Metric, str.__str__(metric))
         if not isinstance(metric, _Stored) and not suits(self._quantizer, metric):
             warn(other_metric(self._quantizer, metric), MetricWarning)
         self._scale, self._residuals = bool(scale), bool(residuals)
@@ -375,9 +377,10 @@ class Index(Generic[Name]):
             How many to find. May exceed the number of vectors.
         filter : (len(index),) bool, (m,) int, range, or one for each query, optional
             Find only these: a mask in the order of `ids`, an array of ids, or a range of ids. Or a separate set per
-            query: nq lists, sets or arrays of ids, (nq, m) int with −1 for none, a sparse matrix (nq, …) whose columns
-            are ids, or a boolean matrix (nq, len(index)). Ids or keys that the index does not have are ignored; if it
-            has none of those given for all queries, nothing is found, and a `FilterWarning` says so.
+            query: nq lists, sets or arrays of ids, (nq, m) int with −1 for none (keys: objects, with None for none), a
+            sparse matrix (nq, …) whose columns are ids, or a boolean matrix (nq, len(index)). Ids or keys that the
+            index does not have are ignored; if it has none of those given for all queries, nothing is found, and a
+            `FilterWarning` says so.
         exclude : like `filter`, optional
             Do not find these, for example what a user already has: ``exclude=[history_of_a, history_of_b]``, or the CSR
             matrix of users and items. Ids or keys that the index does not have are ignored; if it has none of the keys,
@@ -652,6 +655,12 @@ class Index(Generic[Name]):
             The index is of another kind; the message says what to call instead.
         ValueError
             It has larger codes, a metric other than inner product and L2, or is not trained.
+
+        Warns
+        -----
+        UserWarning
+            The coarse quantizer of an inverted file has a different metric than the index, for example ``IndexFlatIP``
+            with ``METRIC_L2``: only searches of all lists find what faiss finds.
         """
         from compcodes.interop.faiss import model_of, take
 

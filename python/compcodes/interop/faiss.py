@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.interop._faiss_advice import METRICS, Refused, instead, reason
 from compcodes.interop._faiss_lists import Lists, inverted, unblocked
@@ -45,6 +46,11 @@ def take(index: Any) -> Taken:
         It is not a faiss index of a kind whose codes are sums of codewords.
     ValueError
         It has codes of more than 8 bits, a metric other than inner product and L2, or is not trained.
+
+    Warns
+    -----
+    UserWarning
+        faiss chooses the lists of queries by another metric than that of the index.
     """
     try:
         import faiss
@@ -64,16 +70,28 @@ def take(index: Any) -> Taken:
     try:
         taken = _taken(index)
         _check_ids(taken.ids)
-        return taken
     except Refused as refused:
         raise refused.kind("index", f"is {type(index).__name__}: {refused.why}{instead(index, _is_taken)}") from None
+    if taken.lists is not None and taken.lists.metric != taken.metric:
+        warn(_other_lists(taken.metric, taken.lists.metric), UserWarning)
+    return taken
+
+
+def _other_lists(metric: str, coarse: str | None) -> str:
+    """Describe what differs if a coarse quantizer has a different metric than its index."""
+    own = "another metric" if coarse is None else f"the metric {coarse!r}"
+    return (
+        f"the coarse quantizer of the faiss index has {own}, the index itself {metric!r}: here lists are chosen by "
+        f"{metric!r}, so a search of some of the lists goes through other ones than faiss does; a search of all lists, "
+        "n_probe=index.nlist, finds the same"
+    )
 
 
 def model_of(taken: Taken) -> CompositionalCodes:
     """Make a model of codebooks and lists; it searches as many lists as the index did by default."""
     if taken.lists is None:
         return CompositionalCodes.from_codebooks(taken.codebooks)
-    centroids, of_each, by_residual, n_probe = taken.lists
+    centroids, of_each, by_residual, n_probe, _ = taken.lists
     made = CompositionalCodes.from_codebooks(taken.codebooks, centroids=centroids, by_residual=by_residual)
     n, n_lists = len(of_each), len(centroids)
     shares = (np.bincount(of_each, minlength=n_lists) / n).astype(np.float32) if n else None
@@ -121,7 +139,7 @@ def _taken(index: Any) -> Taken:
         return Taken(codebooks, _unpack(packed, bits), ids, metric, lists)
     if _is_fast(index):
         blocks = faiss.rev_swig_ptr(index.codes.get(), index.codes.size()) if index.ntotal else np.zeros(0, np.uint8)
-        packed = unblocked(blocks, index.get_CodePacker(), index.ntotal)
+        packed = unblocked(blocks, index, index.ntotal)
     else:
         packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, index.code_size)
     return Taken(codebooks, _unpack(packed, bits), None, metric)

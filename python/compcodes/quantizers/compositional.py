@@ -417,10 +417,12 @@ class CompositionalCodes(Quantizer):
         Raises
         ------
         ValueError
-            They have a wrong shape, or hold NaN or infinity.
+            They have a wrong shape, or hold NaN or infinity; or `by_residual` is False without `centroids`.
         TypeError
             They are not of real numbers.
         """
+        if centroids is None and not by_residual:
+            raise ArgumentValueError("by_residual", "is False, and there are no centroids of lists: give centroids")
         given = as_numbers("codebooks", codebooks)
         if given.ndim != 3:
             raise ArgumentValueError("codebooks", f"has shape {given.shape}: want (M, K, d)")

@@ -8,7 +8,10 @@ use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Error, Index, Result};
 use ndarray::Array2;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::collections::HashMap;
@@ -230,15 +233,32 @@ impl Filter<'_> {
                 Ok(Choice::Each(starts, Names::new(&names, name)?))
             }
             Filter::Array(array) => {
-                if let Ok(mask) = array.extract::<PyReadonlyArray1<'_, bool>>() {
-                    return Ok(Choice::Mask(mask.as_array().to_vec()));
+                let Some(bytes) = bytes_of_mask(&array)? else {
+                    return Ok(Choice::Named(Names::new(&array, name)?));
+                };
+                match bytes.extract::<PyReadonlyArray1<'_, u8>>() {
+                    Ok(mask) => Ok(Choice::Mask(mask.as_array().iter().map(|&byte| byte != 0).collect())),
+                    Err(_) => {
+                        let marks: PyReadonlyArray2<'_, u8> = bytes.extract()?;
+                        Ok(Choice::Marks(Marks::of_bytes(marks.as_array())))
+                    }
                 }
-                if let Ok(marks) = array.extract::<PyReadonlyArray2<'_, bool>>() {
-                    return Ok(Choice::Marks(Marks::new(marks.as_array())));
-                }
-                Ok(Choice::Named(Names::new(&array, name)?))
             }
         }
+    }
+}
+
+/// An array of bool as bytes, without a copy; `None` for other arrays.
+///
+/// numpy takes every byte but 0 for true, and arrays that were made by `view` hold others than 1; such a byte is no
+/// `bool` of Rust.
+fn bytes_of_mask<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = array.py();
+    match array.cast::<PyUntypedArray>() {
+        Ok(mask) if mask.dtype().is_equiv_to(&numpy::dtype::<bool>(py)) => {
+            array.call_method1("view", (numpy::dtype::<u8>(py),)).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

@@ -112,6 +112,16 @@ impl Marks {
     /// Packs a matrix (nq, n).
     #[must_use]
     pub fn new(mask: ArrayView2<'_, bool>) -> Self {
+        Self::of(mask)
+    }
+
+    /// Packs a matrix (nq, n) of bytes, all of which but 0 stand for true.
+    #[must_use]
+    pub fn of_bytes(mask: ArrayView2<'_, u8>) -> Self {
+        Self::of(mask)
+    }
+
+    fn of<T: Copy + Into<u8>>(mask: ArrayView2<'_, T>) -> Self {
         let (n_rows, n_columns) = mask.dim();
         let n_words = n_columns.div_ceil(BLOCK);
         let mut words = vec![0; n_rows * n_words];
@@ -119,7 +129,7 @@ impl Marks {
             match row.as_slice() {
                 Some(row) => row.chunks(BLOCK).zip(words).for_each(|(marks, word)| *word = packed(marks)),
                 None => row.iter().enumerate().for_each(|(at, &mark)| {
-                    words[at / BLOCK] |= u64::from(mark) << (at % BLOCK);
+                    words[at / BLOCK] |= u64::from(mark.into() != 0) << (at % BLOCK);
                 }),
             }
         }
@@ -144,17 +154,21 @@ impl Marks {
 
 /// Packs at most 64 entries into bits. Nearly all are false: eight bytes are tested at once as one word, which mostly
 /// suffices.
-fn packed(marks: &[bool]) -> u64 {
+fn packed<T: Copy + Into<u8>>(marks: &[T]) -> u64 {
     let (eights, rest) = marks.as_chunks::<8>();
-    let bytes = |eight: &[bool; 8]| u64::from_le_bytes(eight.map(u8::from));
-    if eights.iter().fold(0, |any, eight| any | bytes(eight)) == 0 && !rest.contains(&true) {
+    let bytes = |eight: &[T; 8]| u64::from_le_bytes(eight.map(T::into));
+    let rest = || rest.iter().map(|&mark| mark.into() != 0);
+    if eights.iter().fold(0, |any, eight| any | bytes(eight)) == 0 && !rest().any(|mark| mark) {
         return 0;
     }
-    // If the bytes are 0 or 1, the product has byte i in bit 56 + i, and nothing else from bit 56 on.
-    let eight = |eight: &[bool; 8]| bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    // The addition carries into the highest bit of each byte whose other bits are not all 0, and no further.
+    const LOWER: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let ones = |bytes: u64| (((bytes & LOWER) + LOWER) | bytes) >> 7 & 0x0101_0101_0101_0101;
+    // Since these bytes are 0 or 1, the product has byte i in bit 56 + i, and nothing else from bit 56 on.
+    let eight = |eight: &[T; 8]| ones(bytes(eight)).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let whole = eights.iter().rev().fold(0, |word, marks| word << 8 | eight(marks));
-    let last = rest.iter().rev().fold(0, |word, &mark| word << 1 | u64::from(mark));
-    if rest.is_empty() { whole } else { whole | last << (8 * eights.len()) }
+    let last = rest().rev().fold(0, |word, mark| word << 1 | u64::from(mark));
+    if rest().len() == 0 { whole } else { whole | last << (8 * eights.len()) }
 }
 
 /// Words of 64 bits that are computed between two reports.
@@ -334,6 +348,19 @@ mod tests {
                 let rows: Vec<Vec<bool>> = marks.rows().map(Iterator::collect).collect();
                 let want: Vec<Vec<bool>> = mask.outer_iter().map(|row| row.to_vec()).collect();
                 assert!(n == 0 || rows == want, "{n}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_bytes_but_zero_are_true() {
+        for n in [1, 7, 8, 63, 64, 65, 300] {
+            let mask = ndarray::Array2::from_shape_fn((5, n), |(i, j)| {
+                let byte = (i * 71 + j * 37 + j / 8) as u8;
+                if (i + j * j) % 3 == 0 { 0 } else { byte }
+            });
+            for mask in [mask.view(), mask.view().reversed_axes().to_owned().reversed_axes().view()] {
+                assert_eq!(Marks::of_bytes(mask).words, Marks::new(mask.map(|&byte| byte != 0).view()).words);
             }
         }
     }
