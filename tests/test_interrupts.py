@@ -215,7 +215,11 @@ def succeeds(body):
 
 @pytest.mark.parametrize(
     ("number", "then"),
-    [*((number, "next call") for number in ERRORS), *(("SIGINT", then) for then in BLOCKING), ("SIGTERM", "sleep")],
+    [
+        *((number, "next call") for number in ERRORS),
+        *(("SIGINT", then) for then in BLOCKING),
+        *((number, "sleep") for number in ("SIGTERM", "SIGHUP")),
+    ],
 )
 def test_what_a_handler_raised_too_late_is_raised_soon(number, then):
     work = BLOCKING.get(then, "index.save(path)")
