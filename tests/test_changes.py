@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import compcodes as cc
+from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
 KINDS = [
     {},
@@ -140,12 +141,17 @@ def test_wrong_rows_by_id_are_named(index_of_few, X, Q):
         ({"rerank": np.full((50, 12), np.nan), "rerank_ids": np.arange(50)[::-1].copy()}, "rerank row"),
         ({"rerank": lambda ids: few[ids][1:]}, "rerank returned 49 rows for 50 ids"),
         ({"rerank": lambda ids: np.full((len(ids), 12), np.nan)}, "rerank returned: row 0"),
-        ({"rerank": lambda ids: few[ids][:, :3]}, "rerank returned has 3 dimensions"),
+        ({"rerank": lambda ids: few[ids][:, :3]}, "rerank returned something that has 3 dimensions, the model has 12"),
         ({"rerank": lambda ids: few, "rerank_ids": np.arange(50)}, "rerank_ids goes with rerank"),
         ({"rerank_ids": np.arange(50)}, "rerank_ids goes with rerank"),
     ]:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ArgumentValueError, match=message) as caught:
             index.search(Q, 50, **wrong)
+        assert caught.value.argument in ("rerank", "rerank_ids")
+    with pytest.raises(ArgumentTypeError, match="^rerank returned something that has dtype"):
+        index.search(Q, 50, rerank=lambda ids: few[ids].astype(str))
+    with pytest.raises(ArgumentValueError, match="^rerank returned: row 0 is missing"):
+        index.search(Q, 50, rerank=lambda ids: [[None] * 12] * len(ids))
 
     def fail(ids):
         index.add(few)  # the index is not held meanwhile

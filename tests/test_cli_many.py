@@ -264,3 +264,74 @@ def test_rerank_reads_files_as_it_reads_an_array(quantizer, X, Q, tmp_path, monk
     index.add(X[:1], [9999])
     with pytest.raises(ValueError, match="vectors were added after others were removed"):
         index.search(Q, 5, rerank=files)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shards", [(), ("--shards", 3)])
+def test_ids_to_search_among_are_a_column_across_files(work, place, way, shards):
+    index, few = work.path("index"), work.save("few", np.arange(1000, 1200))
+    work("build", work.model(), f"{place.one}:a", "--id-column", "number", *shards, "-o", index)
+    search = ("search", index, work.path("q.npy"), "-k", 5)
+    for option in ("--filter", "--exclude"):
+        want, found = (work(*search, option, names) for names in (few, f"{place[way]}:number"))
+        assert (found, found[0]) == (want, 0)
+    code, _, err = work(*search, "--filter", f"{place[way]}:title")
+    assert code == 1 and f"{place[way]}:title: ids must be integers, found strings" in err
+    code, _, err = work(*search, "--exclude", place[way])
+    assert code == 2 and f"--exclude {place[way]} stands for many files: give one file, or name a column" in err
+
+
+def test_a_column_of_files_that_have_none_is_refused(work):
+    model, out, folder = work.model(), work.path("out"), work.folder / "npy"
+    folder.mkdir()
+    np.save(folder / "0.npy", work.X)
+    file = folder / "0.npy"
+    for argv, name in (
+        (("build", model, folder, "-o", out, "--id-column", "v"), "--id-column v"),
+        (("build", model, folder, "-o", out, "--ids", f"{folder}:v"), f"{folder}:v"),
+        (("build", model, folder, "-o", out, "--column", "v"), "--column v"),
+        (("fit", f"{folder}:v", "-o", out), f"{folder}:v"),
+        (("encode", model, f"{folder}/*.npy:v", "-o", f"{out}.npy"), f"{folder}/*.npy:v"),
+    ):
+        code, _, err = work(*argv)
+        assert code == 1 and f"error: {name} names a column of .parquet files, not of {file}" in err, err
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("lists", [(), ("--lists", 6)])
+def test_a_build_of_many_files_goes_on_where_it_was(work, place, monkeypatch, way, lists):
+    work.json(
+        "fit", work.path("x.npy"), "-o", work.path("model"), "--bytes", 3, "--codewords", 8, "--effort", "low", *lists
+    )
+    files = f"{place[way]}:a"
+    argv = ("build", work.path("model"), files, "--id-column", "title", "-o", work.path("index"))
+    assert "resumed" not in work.json(*argv)
+    checkpoint = work.folder / "index.checkpoint"
+    assert not checkpoint.exists()
+    whole = Index.load(work.path("index"))
+    encode, sizes = Index._encoded, []
+
+    def dies(self, X, progress):
+        sizes.append(len(X))
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        return encode(self, X, progress)
+
+    def go_on():
+        found = work.json(*argv)
+        again = Index.load(work.path("index"))
+        np.testing.assert_array_equal(again.codes, whole.codes)
+        np.testing.assert_array_equal(again.ids, whole.ids)
+        assert not checkpoint.exists()
+        return found.get("resumed", 0)
+
+    for changed in (False, True):
+        (work.folder / "index").unlink()
+        sizes.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(Index, "_encoded", dies)
+            assert work(*argv)[0] == 130
+        assert checkpoint.exists() and not (work.folder / "index").exists()
+        if changed:  # a file of the same vectors, but how should anybody know?
+            place._write(place.folder / "3.parquet", *CUTS[-2:])
+        assert go_on() == (0 if changed else sum(sizes[:2]))

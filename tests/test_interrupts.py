@@ -140,3 +140,125 @@ assert len(index) % len(X) == 0
 def test_ctrl_c_stops_what_lasts(name):
     seconds, _ = run(LONG[name])
     assert seconds < 1
+
+
+# A change that has been made returns, whatever the handler of a signal raised in it; that comes later.
+TOO_LATE = """
+import queue, select
+index, one, many = made(0), np.zeros((1, 4), np.uint8), np.zeros((100_000, 4), np.uint8)
+raised = []
+
+class Mine(KeyboardInterrupt):
+    pass
+
+def change_too_late(number, make):
+    "Send a signal whose handler raises what `make` makes, until a change returns nevertheless."
+    def handler(*_):
+        raised.append(make())
+        raise raised[-1]
+
+    def send():
+        time.sleep(0.001)
+        os.kill(os.getpid(), number)
+
+    signal.signal(number, handler)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        raised.clear()
+        sender = threading.Thread(target=send)
+        try:
+            sender.start()
+            while True:
+                index.add_codes(many)
+                if raised:
+                    return
+                index.reset()
+                if raised:
+                    return
+        except BaseException as error:
+            assert raised and error is raised[0], repr(error)
+            sender.join()
+    sys.exit("never too late")
+
+def test(number, make, then):
+    caught, start = None, time.monotonic()
+    try:
+        change_too_late(number, make)
+        start = time.monotonic()
+        then()
+    except BaseException as error:
+        caught = error
+    assert raised and caught is raised[0], repr(caught)
+    assert time.monotonic() - start < 2
+    time.sleep(0.1)
+    index.add_codes(one)
+    assert len(raised) == 1, raised
+    assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL
+"""
+ERRORS = {
+    "SIGINT": "KeyboardInterrupt",
+    "SIGTERM": "lambda: SystemExit(7)",
+    "SIGALRM": "lambda: TimeoutError('too long')",
+    "SIGHUP": "Mine",
+}
+BLOCKING = {
+    "sleep": "time.sleep(10)",
+    "queue": "queue.Queue().get(timeout=10)",
+    "select": "select.select([], [], [], 10)",
+}
+
+
+def succeeds(body):
+    done = subprocess.run([sys.executable, "-c", BEGIN + body], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "then"),
+    [
+        *((number, "next call") for number in ERRORS),
+        *(("SIGINT", then) for then in BLOCKING),
+        *((number, "sleep") for number in ("SIGTERM", "SIGHUP")),
+    ],
+)
+def test_what_a_handler_raised_too_late_is_raised_soon(number, then):
+    work = BLOCKING.get(then, "index.save(path)")
+    succeeds(TOO_LATE + f"test(signal.{number}, {ERRORS[number]}, lambda: {work})\n")
+
+
+def test_other_handlers_stay():
+    succeeds(
+        TOO_LATE + "others = []\n"
+        "def other(*_): others.append(1)\n"
+        "signal.signal(signal.SIGURG, other)\n"
+        "try:\n"
+        "    change_too_late(signal.SIGTERM, lambda: SystemExit(7))\n"
+        "    time.sleep(10)\n"
+        "    sys.exit('not raised')\n"
+        "except SystemExit as error:\n"
+        "    assert error is raised[0], error\n"
+        "assert signal.getsignal(signal.SIGURG) is other\n"
+        "assert not others\n"
+    )
+
+
+def test_what_was_too_late_is_raised_in_the_parent_of_a_fork_alone():
+    fork = """
+def fork():
+    child = os.fork()
+    if child == 0:
+        try:
+            index.add_codes(one)
+            time.sleep(0.1)
+            index.save(path)
+            os._exit(signal.getsignal(signal.SIGURG) != signal.SIG_DFL)
+        except BaseException:
+            os._exit(2)
+    children.append(child)
+    time.sleep(10)
+
+children = []
+test(signal.SIGINT, KeyboardInterrupt, fork)
+assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+"""
+    succeeds(TOO_LATE + fork)

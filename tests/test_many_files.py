@@ -103,3 +103,13 @@ def test_training_on_files_is_training_on_their_vectors(tmp_path):
     np.testing.assert_allclose(model.fit(files).codebooks_, model.fit(X).codebooks_, atol=1e-4)
     product = cc.ProductQuantizer(2, 16)
     np.testing.assert_array_equal(product.fit(files).codebooks_, product.fit(X).codebooks_)
+
+
+@pytest.mark.parametrize("place", ["{}", "{}/*.npy", "file://{}", "file://{}/*.npy"])
+def test_hidden_files_are_left_out(tmp_path, place):
+    if "://" in place:
+        pytest.importorskip("fsspec")
+    np.save(tmp_path / "0.npy", np.ones((3, 2)))
+    np.save(tmp_path / ".hidden.npy", np.zeros((3, 2)))
+    (tmp_path / "._0.npy").write_bytes(b"of macOS")
+    assert open_many(place.format(tmp_path)).shape == (3, 2)

@@ -164,9 +164,8 @@ def check_rows(name: str, values: NDArray[Any], rows: NDArray[np.int64] | None =
         raise ArgumentValueError(name, f"row {row} holds NaN, an infinity or a value beyond float32")
 
 
-def numbered(name: str, blocks: Iterable[NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Check vectors that come in blocks; yields each with the number of its first row, used in errors."""
-    first = 0
+def numbered(name: str, blocks: Iterable[NDArray[Any]], first: int = 0) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Check vectors that come in blocks from row `first`; yields each with the number of its first row, for errors."""
     for block in blocks:
         with np.errstate(over="ignore"):  # values that float32 cannot hold become infinite, and are rejected as such
             check_rows(name, block.astype(np.float32, copy=False), np.arange(first, first + len(block)))

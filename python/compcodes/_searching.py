@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, check_rows
 from compcodes._filters import FilterLike, as_filter, warn_of_unknown
 from compcodes.data.many import Files
-from compcodes.errors import ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 
 if TYPE_CHECKING:
@@ -139,12 +139,17 @@ def count_candidates(k: int, n_candidates: int | None, rerank: object, rerank_id
 
 def fetched(rerank: Callable[[NDArray[Any]], ArrayLike], ids: NDArray[Any], dim: int) -> NDArray[Any]:
     """Ask a callable for the vectors of candidates."""
-    rows = as_vectors(rerank(ids.copy()), "what rerank returned", dim)
+    returned = rerank(ids.copy())
+    try:
+        rows = as_vectors(returned, "rerank", dim)
+        check_rows("rerank", rows)
+    except ArgumentError as error:
+        of_row = error.problem.startswith("row ")
+        raise type(error)("rerank", f"returned{':' if of_row else ' something that'} {error.problem}") from None
     if len(rows) != len(ids):
         raise ArgumentValueError(
             "rerank", f"returned {len(rows)} rows for {len(ids)} ids: want one for each, in their order"
         )
-    check_rows("what rerank returned:", rows)
     return rows
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from compcodes import Index, ShardedIndex
-from compcodes._arrays import numbered
 from compcodes.cli import resume
 from compcodes.cli.common import (
     Stopwatch,
@@ -32,7 +31,7 @@ from compcodes.cli.parameters import add_column, add_parameter, whole
 from compcodes.data import Files, load, load_ids, load_names
 from compcodes.data.files import file_of, with_column
 from compcodes.data.many import is_many
-from compcodes.progress import ProgressLike, staged
+from compcodes.data.names import names_of
 from compcodes.sharded.index import is_sharded
 
 NAME = "build"
@@ -120,10 +119,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             X = load_vectors(args.vectors, args.column)
             if ids is not None:  # before the vectors are encoded, and not after
                 index._names.given(ids, len(X))
-            if isinstance(X, Files):
-                _add(index, X, ids, args.progress)
-            else:
-                resumed = resume.build(index, X, ids, [args.model, source], args.output, args.progress)
+            sources = [args.model] if isinstance(X, Files) else [args.model, source]
+            resumed = resume.build(index, X, ids, sources, args.output, args.progress)
     with written(args.output):
         index.save(args.output)
     resume.forget(args.output)
@@ -134,18 +131,8 @@ def _ids(args: argparse.Namespace) -> tuple[NDArray[Any] | None, str]:
     """Read the names of the vectors, and return what the user calls their source."""
     if args.id_column is not None:  # of many files
         source = file_of(args.vectors)
-        return load_names(source, args.id_column), f"{source}:{args.id_column}"
+        return names_of(source, args.id_column, "--id-column"), f"{source}:{args.id_column}"
     return (None if args.ids is None else load_names(args.ids)), str(args.ids)
-
-
-def _add(index: Index[Any], X: Files, ids: NDArray[Any] | None, progress: ProgressLike) -> None:
-    """Add the vectors of many files a piece at a time."""
-    report = staged(progress, "encode")
-    for first, block in numbered("X", X.blocks()):
-        end = first + len(block)
-        index.add(block, ids=None if ids is None else ids[first:end])
-        if report is not None:
-            report(end, len(X))
 
 
 def _sharded(args: argparse.Namespace) -> dict[str, Any]:

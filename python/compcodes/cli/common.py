@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from compcodes import FilterWarning, Index, LengthWarning, MetricWarning, Quantizer, ShardedIndex
 from compcodes.data import Files, load, load_queries, open_many
 from compcodes.data.files import check_regular, file_of, with_column
-from compcodes.data.many import is_many, paths_of
+from compcodes.data.many import files_of, is_many, paths_of
 from compcodes.errors import ArgumentError
 from compcodes.sharded.index import is_sharded
 
@@ -94,7 +94,7 @@ def open_index(path: str, jobs: int | None) -> Index | ShardedIndex:
 def load_vectors(path: str, column: str | None = None) -> NDArray[Any] | Files:
     """Open a file of vectors, or many: a folder or a pattern. `column` names the column of Parquet files."""
     if is_many(path):
-        return open_many(path, column)
+        return files_of(path, column, "--column")
     return load(with_column(path, column))
 
 

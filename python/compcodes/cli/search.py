@@ -29,6 +29,7 @@ from compcodes.cli.common import (
 )
 from compcodes.cli.parameters import share, whole
 from compcodes.data import load_ids, load_names, save
+from compcodes.data.many import is_many, split_column
 
 NAME = "search"
 
@@ -41,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-k", type=whole(1), default=10, help="answers for each query, or all there are (default: 10)")
     add("-o", "--output", metavar="IDS", help="write ids (queries × answers) to a .npy file")
     add("--scores", metavar="FILE", help="write scores (queries × answers) to a .npy file")
-    add("--filter", metavar="IDS", help="a file of the ids among which to search (default: all)")
+    add(
+        "--filter",
+        metavar="IDS",
+        help="the ids among which to search: a file, a folder, or a pattern in quotes; of either :NAME names a "
+        "column (default: all)",
+    )
     add(
         "--exclude",
         metavar="IDS",
@@ -81,8 +87,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
     Q = load_some(args.queries)
     vectors = None if args.rerank is None else load_vectors(args.rerank)
-    allowed, excluded = (None if path is None else _names(path, index) for path in (args.filter, args.exclude))
-    allowed = allowed if allowed is None else allowed.reshape(-1)
+    allowed = None if args.filter is None else _names(args.filter, index).reshape(-1)
+    excluded = None if args.exclude is None else _excluded(args.exclude, index)
     k = number_of_results("-k", args.k, len(index), len(Q))
     names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
     names |= {"filter": str(args.filter), "exclude": str(args.exclude), "n_probe": "--probe", "recall": "--recall"}
@@ -129,10 +135,22 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _names(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
     """Read ids, or keys if the index has them."""
-    if not index.has_keys:
+    if not index.has_keys and not is_many(path):
         return load_ids(path)
     names = load_names(path)
-    return names.astype(str).astype(object) if names.dtype != object else names
+    if index.has_keys:
+        return names.astype(str).astype(object) if names.dtype != object else names
+    if names.dtype == object:
+        raise ValueError(f"{path}: ids must be integers, found strings")
+    return names
+
+
+def _excluded(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
+    """Read ids or keys that are not to be found."""
+    if not index.has_keys and is_many(path) and split_column(path)[1] is None:
+        # Which of their arrays hold a row for each query, nobody can tell.
+        raise UsageError(f"--exclude {path} stands for many files: give one file, or name a column as {path}:NAME")
+    return _names(path, index)
 
 
 def _text(key: object) -> str:

@@ -21,6 +21,7 @@ from compcodes.data.columns import columns_of, vectors_of
 __all__ = [
     "Files",
     "Piece",
+    "files_of",
     "is_many",
     "kind_of",
     "open_many",
@@ -184,7 +185,8 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     Parameters
     ----------
     source : str, path or list of these
-        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; from a folder, all files with these endings.
+        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs`` and ``.parquet``; from a folder, all files with these endings but
+        hidden ones.
         ``"folder:column"`` and ``"data/*.parquet:column"`` name the column, too.
     column : str, optional
         The column of vectors in Parquet files. By default the only column of lists, or all columns of numbers.
@@ -203,14 +205,23 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     ImportError
         A package that is needed is not installed.
     """
+    return files_of(source, column)
+
+
+def files_of(source: PathLike | Sequence[PathLike], column: str | None = None, option: str = "column") -> Files:
+    """Open many files; `option` is the user's name for `column`."""
+    called = f"{option} {column}"
     if not isinstance(source, (list, tuple)):
         source, named = split_column(source)  # type: ignore[arg-type]
         if named is not None and column is not None:
             raise ValueError(f"{source}:{named} names a column already: leave out {column}")
-        column = column or named
+        if named is not None:
+            column, called = named, f"{source}:{named}"
     pieces: list[Piece] = []
     kinds: dict[np.dtype[Any], str] = {}
     for path in paths_of(source):
+        if column is not None and kind_of(path) != ".parquet":
+            raise ValueError(f"{called} names a column of .parquet files, not of {path}")
         own, dtype = _pieces_of(path, column, source)
         pieces += own
         if own:
@@ -244,17 +255,24 @@ def _paths(source: PathLike | Sequence[PathLike]) -> list[str]:
     if "://" in name:
         system, path = _system(name)
         if glob.has_magic(path):
-            found = system.glob(path)
+            found = [each for each in system.glob(path) if _is_hidden(path) or not _is_hidden(each)]
         elif system.isdir(path):
-            found = [each for each in system.ls(path, detail=False) if kind_of(each) in KINDS]
+            found = [each for each in system.ls(path, detail=False) if kind_of(each) in KINDS and not _is_hidden(each)]
         else:
             found = [path]
         return sorted(map(system.unstrip_protocol, found))
     if not kind_of(name) and not os.path.exists(name) and not glob.has_magic(name):
         raise FileNotFoundError(f"{name}: no such file or folder")
     if os.path.isdir(name):
-        return sorted(os.fspath(path) for path in Path(name).iterdir() if kind_of(path.name) in KINDS)
+        found = [path.name for path in Path(name).iterdir()]
+        found = [each for each in found if kind_of(each) in KINDS and not _is_hidden(each)]
+        return sorted(os.path.join(Path(name), each) for each in found)
     return sorted(glob.glob(name)) if glob.has_magic(name) else [name]
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether the name begins with a dot: no vectors, such as what macOS keeps about each file, ``._0.npy``."""
+    return path.replace(os.sep, "/").rpartition("/")[2].startswith(".")
 
 
 def _pieces_of(path: str, column: str | None, source: Any) -> tuple[list[Piece], np.dtype[Any]]:

@@ -13,7 +13,7 @@ from compcodes.data.columns import names_in
 from compcodes.data.files import as_ids, check_regular, open_array, read_npy, split, with_column
 from compcodes.data.many import is_many, kind_of, open_many, opened, parquet_file, paths_of
 
-__all__ = ["load_names"]
+__all__ = ["load_names", "names_of"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -41,16 +41,28 @@ def load_names(path: PathLike | Sequence[PathLike], column: str | None = None) -
     ImportError
         The format needs a package that is not installed.
     """
+    return names_of(path, column)
+
+
+def names_of(path: PathLike | Sequence[PathLike], column: str | None = None, option: str = "column") -> NDArray[Any]:
+    """Read names of vectors; `option` is the user's name for `column`."""
+    called = f"{option} {column}"
     if not is_many(path):
-        name, own = split(path if column is None else with_column(os.fspath(path), column, "column"))  # type: ignore[arg-type]
+        name, own = split(path if column is None else with_column(os.fspath(path), column, option))  # type: ignore[arg-type]
         return _names_of(name, own, name)
     source: Any = path
     if not isinstance(path, (list, tuple)):
         source, own = split(path)  # type: ignore[arg-type]
         if own is not None and column is not None:
             raise ValueError(f"{path} names a column already: leave out {column}")
-        column = column or own
-    found = [(each, names) for each in paths_of(source) if len(names := _names_of(each, column, source))]
+        if own is not None:
+            column, called = own, f"{source}:{own}"
+    paths = paths_of(source)
+    if column is not None:
+        for each in paths:
+            if kind_of(each) not in (".parquet", ".h5", ".hdf5"):
+                raise ValueError(f"{called} names a column of .parquet files, not of {each}")
+    found = [(each, names) for each in paths if len(names := _names_of(each, column, source))]
     kinds = {names.dtype == object: each for each, names in found}
     if len(kinds) > 1:
         raise ValueError(f"{kinds[False]} holds ids that are integers, {kinds[True]} strings: want one kind in all")

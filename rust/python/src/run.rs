@@ -45,7 +45,7 @@ pub(crate) fn run_holding<T: Send, G: Send>(
     acquire: impl FnOnce(Stop<'_>) -> PyResult<G> + Send,
     work: impl FnOnce(G, &dyn Monitor) -> Result<T> + Send,
 ) -> PyResult<T> {
-    raise_late()?;
+    raise_late(py)?;
     let pool = pool(n_jobs)?;
     let progress = progress.map(|callback| callback.clone().unbind());
     let state = State::default();
@@ -68,7 +68,7 @@ pub(crate) fn run_whole<T: Send>(
     n_jobs: Option<i64>,
     work: impl FnOnce(&ThreadPool, &dyn Monitor, Stop<'_>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
-    raise_late()?;
+    raise_late(py)?;
     let pool = pool(n_jobs)?;
     let state = State::default();
     let (result, raised) = watched(py, None, &state, || work(&pool, &state, &|| state.stopped()))?;

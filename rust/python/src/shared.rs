@@ -247,7 +247,13 @@ pub(crate) fn after_fork() {
     FORKING.take();
 }
 
-/// Registers both with Python.
+#[pyfunction]
+pub(crate) fn after_fork_in_child(py: Python<'_>) {
+    after_fork();
+    crate::late::forget_late(py);
+}
+
+/// Registers these with Python.
 pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {
@@ -256,6 +262,6 @@ pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     let arguments = PyDict::new(py);
     arguments.set_item("before", wrap_pyfunction!(before_fork, py)?)?;
     arguments.set_item("after_in_parent", wrap_pyfunction!(after_fork, py)?)?;
-    arguments.set_item("after_in_child", wrap_pyfunction!(after_fork, py)?)?;
+    arguments.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, py)?)?;
     os.call_method("register_at_fork", (), Some(&arguments)).map(drop)
 }
