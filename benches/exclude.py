@@ -14,22 +14,10 @@ import numpy as np
 from scipy import sparse
 
 import compcodes as cc
-from common import Report, arguments
+from common import Report, arguments, least
 
 N_QUERIES, K, M, DIM = 64, 20, 8, 64
 HISTORIES = (20, 100, 300)
-
-
-def least(repeats, *works):
-    """Least CPU seconds of each work, which take turns of five runs each."""
-    times = np.full(len(works), np.inf)
-    for _ in range(repeats):
-        for i, work in enumerate(works):
-            for _ in range(5):
-                begin = time.process_time()
-                work()
-                times[i] = min(times[i], time.process_time() - begin)
-    return times
 
 
 def kinds_of(rng, n, history, keys):
@@ -69,7 +57,7 @@ def main():
 
             own = {kind: keyed if kind == "keys" else index for kind in kinds}
             works = [search(index, None), search(keyed, None)] + [search(own[kind], kinds[kind]) for kind in kinds]
-            plain, plain_keyed, *times = least(2 if args.tiny else 8, *works)
+            plain, plain_keyed, *times = least(2 if args.tiny else 8, *works, clock=time.process_time)
             ratios = [
                 f"{seconds / (plain_keyed if kind == 'keys' else plain):.2f}"
                 for kind, seconds in zip(kinds, times, strict=True)

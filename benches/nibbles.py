@@ -13,19 +13,7 @@ import faiss
 import numpy as np
 
 import compcodes as cc
-from common import Report, arguments, sift
-
-
-def least(repeats, *works):
-    """Least CPU seconds of each work, which take turns of five runs each."""
-    times = np.full(len(works), np.inf)
-    for _ in range(repeats):
-        for i, work in enumerate(works):
-            for _ in range(5):
-                begin = time.process_time()
-                work()
-                times[i] = min(times[i], time.process_time() - begin)
-    return times
+from common import Report, arguments, least, sift
 
 
 def main():
@@ -54,7 +42,7 @@ def main():
         for nq, k in ((1, 100), (64, 100)):
             Q = np.ascontiguousarray(queries[:nq])
             works = [lambda index=index, Q=Q, k=k: index.search(Q, k) for index in (fast, ours, ours_wide)]
-            times = least(max(2, repeats // nq), *works) * 1e6
+            times = least(max(2, repeats // nq), *works, clock=time.process_time) * 1e6
             rows.append(
                 [f"{bytes_} bytes, {nq} quer{'y' if nq == 1 else 'ies'}, k = {k}"]
                 + [f"{t:,.0f}" for t in times]

@@ -208,15 +208,23 @@ def open_many(source: PathLike | Sequence[PathLike], column: str | None = None) 
     return files_of(source, column)
 
 
+def column_of(
+    source: PathLike | Sequence[PathLike], column: str | None, option: str
+) -> tuple[PathLike | Sequence[PathLike], str | None, str]:
+    """Split a source and the column that it names, if `column` names none, and tell what the user calls the latter."""
+    if isinstance(source, (list, tuple)):
+        return source, column, f"{option} {column}"
+    name, own = split_column(source)  # type: ignore[arg-type]
+    if own is None:
+        return name, column, f"{option} {column}"
+    if column is not None:
+        raise ValueError(f"{name}:{own} names a column already: leave out {column}")
+    return name, own, f"{name}:{own}"
+
+
 def files_of(source: PathLike | Sequence[PathLike], column: str | None = None, option: str = "column") -> Files:
     """Open many files; `option` is the user's name for `column`."""
-    called = f"{option} {column}"
-    if not isinstance(source, (list, tuple)):
-        source, named = split_column(source)  # type: ignore[arg-type]
-        if named is not None and column is not None:
-            raise ValueError(f"{source}:{named} names a column already: leave out {column}")
-        if named is not None:
-            column, called = named, f"{source}:{named}"
+    source, column, called = column_of(source, column, option)
     pieces: list[Piece] = []
     kinds: dict[np.dtype[Any], str] = {}
     for path in paths_of(source):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from compcodes.data.columns import names_in
 from compcodes.data.files import as_ids, check_regular, open_array, read_npy, split, with_column
-from compcodes.data.many import is_many, kind_of, open_many, opened, parquet_file, paths_of
+from compcodes.data.many import column_of, is_many, kind_of, open_many, opened, parquet_file, paths_of
 
 __all__ = ["load_names", "names_of"]
 
@@ -46,17 +46,10 @@ def load_names(path: PathLike | Sequence[PathLike], column: str | None = None) -
 
 def names_of(path: PathLike | Sequence[PathLike], column: str | None = None, option: str = "column") -> NDArray[Any]:
     """Read names of vectors; `option` is the user's name for `column`."""
-    called = f"{option} {column}"
     if not is_many(path):
         name, own = split(path if column is None else with_column(os.fspath(path), column, option))  # type: ignore[arg-type]
         return _names_of(name, own, name)
-    source: Any = path
-    if not isinstance(path, (list, tuple)):
-        source, own = split(path)  # type: ignore[arg-type]
-        if own is not None and column is not None:
-            raise ValueError(f"{path} names a column already: leave out {column}")
-        if own is not None:
-            column, called = own, f"{source}:{own}"
+    source, column, called = column_of(path, column, option)
     paths = paths_of(source)
     if column is not None:
         for each in paths:
