@@ -90,6 +90,14 @@ class Encoder:
         directions: _F32 | None = None,
         groups: tuple[list[int], list[int], _F32, int] | None = None,
     ) -> Encoder: ...
+    @staticmethod
+    def of_trunk(
+        codebooks: _F32,
+        eta: float,
+        encoding: tuple[str, int],
+        n_jobs: int | None = None,
+        directions: _F32 | None = None,
+    ) -> Encoder: ...
     def encode(self, x: NDArray[Any] | Target, n_jobs: int | None = None, progress: _Progress = None) -> _U8: ...
     def improve(
         self, x: NDArray[Any] | Target, codes: _U8, n_jobs: int | None = None, progress: _Progress = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = ["ArgumentError", "ArgumentTypeError", "ArgumentValueError"]
 
 
@@ -37,3 +40,14 @@ class ArgumentValueError(ArgumentError, ValueError):
 
 class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of a wrong type or dtype."""
+
+
+@contextmanager
+def renamed(name: str, by: str) -> Iterator[None]:
+    """Make errors about the argument `name` name `by` in its place, which it was computed from."""
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != name:
+            raise
+        raise type(error)(by, error.problem) from None

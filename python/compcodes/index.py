@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import numpy as np
@@ -19,13 +18,13 @@ from compcodes._names import Names
 from compcodes._searching import Above
 from compcodes._suits import MetricWarning, other_metric, suits
 from compcodes._warn import warn
-from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
+from compcodes.errors import ArgumentTypeError, ArgumentValueError, renamed
 from compcodes.progress import ProgressLike
 from compcodes.quantizers.protocol import QuantizerLike, adopted, encoded
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from typing_extensions import Self, TypeVar
 
@@ -192,7 +191,7 @@ class Index(Generic[Name]):
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.new(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        with of_vectors():
+        with renamed("codes", "X"):
             self._core.add_codes(codes, names, side, self.n_jobs, lists)
         return self
 
@@ -259,7 +258,7 @@ class Index(Generic[Name]):
         X = as_vectors(X, "X", self._shape[2])
         names = self._names.given(ids, len(X))
         codes, lists, side = self._encoded(X, progress)
-        with of_vectors():
+        with renamed("codes", "X"):
             self._core.update_codes(codes, names, side, self.n_jobs, lists)
         return self
 
@@ -684,17 +683,6 @@ class _Stored(str):
     """The metric of a file; any warning about it was given when the index was made."""
 
     __slots__ = ()
-
-
-@contextmanager
-def of_vectors() -> Iterator[None]:
-    """Make errors about codes name `X`, which they were computed from."""
-    try:
-        yield
-    except ArgumentError as error:
-        if error.argument != "codes":
-            raise
-        raise type(error)("X", error.problem) from None
 
 
 def _from_bytes(

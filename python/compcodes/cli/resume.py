@@ -22,7 +22,7 @@ from compcodes import Index
 from compcodes._arrays import numbered
 from compcodes.data import Files, many
 from compcodes.data.mapped import release
-from compcodes.index import of_vectors
+from compcodes.errors import renamed
 from compcodes.progress import ProgressLike, staged
 
 __all__ = ["build"]
@@ -71,7 +71,7 @@ def build(
         first = 0
         for codes, lists, side in checkpoint.pieces():
             own = None if ids is None else ids[first : first + len(codes)]
-            with of_vectors():
+            with renamed("codes", "X"):
                 index._core.add_codes(codes, index._names.new(own, len(codes)), side, index.n_jobs, lists)
             first += len(codes)
     return known

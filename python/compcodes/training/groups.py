@@ -98,12 +98,8 @@ class GroupTrainer:
         vectors trained on, and .876 in place of .921 among others.
         """
         release()
-        name, effort = trunk.encoder.steps()
-        start = None
-        if name == encoders.LocalSearch.name:
-            effort, start = -(-effort // (8 if self.eta == 1 else 16)), ("beam", 4)
         directions, n_jobs = trunk.objective.directions, trunk.n_jobs
-        coder = _core.Encoder(codebooks, "group", 1.0, (name, effort), 0, n_jobs, start, directions=directions)
+        coder = _core.Encoder.of_trunk(codebooks, self.eta or ETA, trunk.encoder.steps(), n_jobs, directions)
         return coder.encode(vectors.target, n_jobs)
 
 

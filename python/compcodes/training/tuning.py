@@ -8,6 +8,7 @@ would be chosen.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -41,8 +42,8 @@ METRICS = (0.0, 0.5, 0.9)
 CLEARLY = 0.5
 """How much more a metric must find, over √queries: smaller differences are noise of few queries and short training."""
 NOTABLY = 0.2
-"""The same for a smaller η than `ETA`: one iteration undervalues a larger η, and with a smaller one the first 200 hold
-fewer of the 100 best even if the first 10 hold as many of the best 10."""
+"""The same for an η below `ETA` or above twice that. With a smaller one the first 200 hold fewer of the 100 best where
+the first 10 hold as many of 10; of SIFT 8 and 16 find the same within noise, and what 16 loses is the first."""
 CANDIDATES = 8
 """The approximate number of candidates that are tried, for the progress display."""
 COMMON = 3
@@ -80,9 +81,10 @@ def tune(trainer: Trainer, loss: InnerProduct, queries: NDArray[np.float32] | No
     if loss.demand is None:
         loss = replace(loss, demand=sample.climb(loss, "demand", DEMANDS, DEMAND))
     if loss.metric is None:
-        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, up=CLEARLY / len(sample.queries) ** 0.5))
+        loss = replace(loss, metric=sample.climb(loss, "metric", METRICS, 0.0, dict.fromkeys(METRICS[1:], CLEARLY)))
     if loss.eta is None:
-        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, ETA, down=NOTABLY / len(sample.queries) ** 0.5))
+        margins = {eta: NOTABLY for eta in ETAS if not ETA <= eta <= 2 * ETA}
+        loss = replace(loss, eta=sample.climb(loss, "eta", ETAS, ETA, margins))
     if trainer.report is not None:
         trainer.report(1, 1)
     return loss
@@ -200,10 +202,12 @@ class Sample:
         name: str,
         values: tuple[float, ...],
         start: float,
-        up: float = 0.0,
-        down: float = 0.0,
+        margins: Mapping[float, float] | None = None,
     ) -> float:
-        """Return the value of a parameter from which neither neighbour is better, by at least `up` or `down`."""
+        """Return the value of a parameter from which neither neighbor is better.
+
+        `margins` say how much more some values must find, over √queries.
+        """
 
         def changed(at: int) -> InnerProduct:
             change: dict[str, Any] = {name: values[at]}
@@ -215,10 +219,14 @@ class Sample:
                     self.try_out(changed(near))
             return self.score(changed(at))
 
+        def is_better(at: int, than: int) -> bool:
+            margin: float = (margins or {}).get(values[at], 0.0) / len(self.queries) ** 0.5
+            return bool(score(at) > score(than) + margin)
+
         at = values.index(start)
-        for step, by in ((1, up), (-1, down)):
+        for step in (1, -1):
             begin = at
-            while 0 <= at + step < len(values) and score(at + step) > score(at) + by:
+            while 0 <= at + step < len(values) and is_better(at + step, at):
                 at += step
             if at != begin:
                 break

@@ -93,6 +93,24 @@ impl Encoder {
         Ok(Self { encoder })
     }
 
+    /// The encoder of the trunk of a model in groups, as the first sweep of encoding has it.
+    #[staticmethod]
+    #[pyo3(signature = (codebooks, eta, encoding, n_jobs=None, directions=None))]
+    fn of_trunk(
+        py: Python<'_>,
+        codebooks: Any<'_, '_>,
+        eta: f64,
+        encoding: (String, usize),
+        n_jobs: Option<i64>,
+        directions: Option<Any<'_, '_>>,
+    ) -> PyResult<Self> {
+        let objective = objective(eta, directions)?;
+        let books = self::codebooks(codebooks, "codebooks")?;
+        let encoding = self::encoding(&encoding.0, encoding.1, None, 0)?;
+        let encoder = run(py, n_jobs, None, |_| encode::trunk_encoder(&books, &objective, encoding))?;
+        Ok(Self { encoder })
+    }
+
     #[pyo3(signature = (x, n_jobs=None, progress=None))]
     fn encode<'py>(
         &self,

@@ -4,13 +4,13 @@ use crate::arrays::{Rows, codes, queries};
 use crate::candidates::Candidates;
 use crate::errors::to_python;
 use crate::late::settle;
-use crate::lists::lists_of;
+use crate::lists::{lists_of, reach};
 use crate::model::Model;
 use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
 use crate::run::{changing, here, pool, run, run_holding, run_whole};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
-use compcodes::index::{Change, Reach, Settings, Within};
+use compcodes::index::{Change, Settings, Within};
 use compcodes::monitor::Monitor;
 use compcodes::vectors::Vectors;
 use ndarray::ArrayView2;
@@ -126,15 +126,6 @@ impl Index {
             Some(index) => Ok(look(&index)),
             None => py.detach(|| Ok(look(&*self.index.peek()?))),
         }
-    }
-}
-
-/// How many lists to search.
-pub(crate) fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
-    match (n_probe, recall) {
-        (Some(n), _) => Reach::Lists(n),
-        (None, Some(recall)) => Reach::Recall(recall),
-        (None, None) => Reach::DEFAULT,
     }
 }
 

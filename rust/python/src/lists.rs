@@ -5,11 +5,21 @@ use crate::errors::{to_python, wrong_value};
 use crate::run::run;
 use compcodes::Model;
 use compcodes::encode::Loss;
+use compcodes::index::Reach;
 use compcodes::model::Centroids;
 use compcodes::train::lists;
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+
+/// How many lists to search.
+pub(crate) fn reach(n_probe: Option<usize>, recall: Option<f32>) -> Reach {
+    match (n_probe, recall) {
+        (Some(n), _) => Reach::Lists(n),
+        (None, Some(recall)) => Reach::Recall(recall),
+        (None, None) => Reach::DEFAULT,
+    }
+}
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;

@@ -3,7 +3,8 @@
 use crate::arrays::{ids, queries};
 use crate::candidates::Candidates;
 use crate::errors::to_python;
-use crate::index::{Above, Index, reach};
+use crate::index::{Above, Index};
+use crate::lists::reach;
 use crate::names::{Filter, Limits, Named, Names, starts};
 use crate::run::run;
 use compcodes::Result;

@@ -102,6 +102,28 @@ impl Group {
     }
 }
 
+/// How one of several groups is encoded in the first sweep, and the rounds of local search in later ones.
+fn of_group(encoding: Encoding, loss: Loss) -> (Encoding, usize) {
+    let Encoding::LocalSearch { rounds, seed, .. } = encoding else { return (encoding, 0) };
+    let shares = if loss == Loss::RECONSTRUCTION { [SHARE; SWEEPS] } else { SHARES };
+    let [first, later] = shares.map(|share| rounds.div_ceil(share));
+    (Encoding::LocalSearch { start: BEAM, rounds: first, seed }, later)
+}
+
+/// The encoder of a trunk alone, as the first sweep of a [`GroupedEncoder`] has it: training the groups on what its
+/// codes leave makes them fit what they will see.
+///
+/// # Errors
+/// The errors of [`encoder`](super::encoder).
+pub fn trunk_encoder(
+    codebooks: &Codebooks,
+    objective: &Objective,
+    encoding: Encoding,
+) -> Result<Box<dyn Encode>> {
+    let plain = Objective { loss: Loss::RECONSTRUCTION, directions: objective.directions.clone() };
+    super::encoder(codebooks, Selection::Group, &plain, of_group(encoding, objective.loss).0)
+}
+
 impl Grouping {
     /// The encoder that goes group by group.
     ///
@@ -133,14 +155,7 @@ impl GroupedEncoder {
             None => codebooks.clone(),
             Some(directions) => directions.stretch(codebooks)?,
         };
-        let (encoding, later) = match encoding {
-            Encoding::LocalSearch { rounds, seed, .. } => {
-                let shares = if loss == Loss::RECONSTRUCTION { [SHARE; SWEEPS] } else { SHARES };
-                let [first, later] = shares.map(|share| rounds.div_ceil(share));
-                (Encoding::LocalSearch { start: BEAM, rounds: first, seed }, later)
-            }
-            other => (other, 0),
-        };
+        let (encoding, later) = of_group(encoding, loss);
         let group = |columns: Range<usize>, places: Range<usize>, trunk: bool| {
             let axes = basis.slice(s![.., columns.clone()]).mapv(f64::from);
             let words = codebooks.view();

@@ -37,7 +37,7 @@ pub use centroids::{Centroids, MAX_LISTS, Reached};
 pub use encoder::Encoder;
 pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};
-pub use grouped::GroupedEncoder;
+pub use grouped::{GroupedEncoder, trunk_encoder};
 pub use interface::{Encode, Improved};
 pub use loss::Loss;
 pub(crate) use nearest::Nearest;
