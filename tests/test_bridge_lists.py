@@ -286,3 +286,33 @@ def test_models_of_whole_vectors_encode_and_learn_them(data, whole, tmp_path):
     cc.Index(residual).add(X).save(tmp_path / "other.cc")
     with pytest.raises(ValueError, match="other"):
         shards.add_shard(tmp_path / "other.cc")
+
+
+def test_the_order_of_ids_of_ones_own_is_not_known(data):
+    """Rows of `rerank` in the order of adding would be taken for those of other vectors."""
+    X, Q = data
+    theirs = trained(X, f"IVF{N_LISTS},PQ8", "ip")
+    ids = np.random.default_rng(3).permutation(9000)[: len(X)]
+    theirs.add_with_ids(X, ids)
+    ours = cc.Index.from_faiss(theirs)
+    assert ours.ids.tolist() == sorted(ids)
+    with pytest.raises(ValueError, match="rerank needs rerank_ids"):
+        ours.search(Q, 3, rerank=X)
+    best = ids[(Q @ X.T).argmax(axis=1)]
+    found = ours.search(Q, 1, rerank=X, rerank_ids=ids, n_candidates=500, n_probe=N_LISTS)[1][:, 0]
+    assert (found == best).mean() >= 0.9
+    assert_same(theirs, ours, Q, 5, N_LISTS)
+
+
+@pytest.mark.parametrize("factory", ["PQ8", f"IVF{N_LISTS},PQ8"])
+def test_an_index_of_the_model_adopts_the_metric(data, factory, tmp_path):
+    X, Q = data
+    theirs = faiss.index_factory(D, factory, faiss.METRIC_L2)
+    theirs.train(X)
+    theirs.add(X)
+    ours = cc.Index.from_faiss(theirs)
+    other = cc.Index(ours.quantizer).add(X)
+    assert other.metric == "l2"
+    np.testing.assert_array_equal(other.search(Q, 5)[1], ours.search(Q, 5)[1])
+    ours.save(tmp_path / "index.cc")
+    assert cc.Index.load(tmp_path / "index.cc").quantizer.metric_ == "l2"

@@ -1,14 +1,18 @@
 """The vector stores for LangChain and LlamaIndex, and what they share."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import compcodes as cc
+from compcodes.interop import _store
 from compcodes.interop._store import Store
 
 
@@ -127,31 +131,51 @@ def test_records_alone_may_change(store, X, tmp_path):
 
 
 SAVER = """
-import sys, time
-import compcodes as cc
+import os, sys, time
 from compcodes.interop._store import Store
-folder, count = sys.argv[1], int(sys.argv[2])
-store = Store.load(folder)
-store.delete([id for id, _ in list(store._by_number.values())][count:])
-end = time.monotonic() + 1.5
-while time.monotonic() < end:
+whole, folder, done, count = sys.argv[1:]
+store = Store.load(whole)
+store.delete([id for id, _ in store.items()][int(count):])
+while not os.path.exists(done):
     store.save(folder)
+    time.sleep(0.01)  # the lock goes to anyone
 """
 
 
 def test_processes_that_save_into_one_folder_leave_a_store(X, tmp_path):
     """And who loads it meanwhile gets one of theirs."""
+    whole, folder, done = tmp_path / "whole", tmp_path / "folder", tmp_path / "done"
     q = cc.CompositionalCodes(2, n_codewords=8, n_jobs=1, effort="low").fit(X)
     store = Store(q)
     store.add(X[:30], [str(i) for i in range(30)], [{"row": i} for i in range(30)])
-    store.save(tmp_path)
-    processes = [subprocess.Popen([sys.executable, "-c", SAVER, tmp_path, str(count)]) for count in (10, 20)]
-    sizes = set()
-    while any(process.poll() is None for process in processes):
-        sizes.add(len(Store.load(tmp_path).index))
-    assert [process.wait() for process in processes] == [0, 0]
-    assert len(Store.load(tmp_path).index) in (10, 20) and {10, 20} <= sizes <= {10, 20, 30}
-    assert len(list(tmp_path.iterdir())) == 2  # the index and its records
+    store.save(whole)
+    store.save(folder)
+    processes = [subprocess.Popen([sys.executable, "-c", SAVER, whole, folder, done, str(n)]) for n in (10, 20)]
+    sizes, end = set(), time.monotonic() + 60
+    while not {10, 20} <= sizes and time.monotonic() < end:
+        sizes.add(len(Store.load(folder).index))
+    done.touch()
+    assert [process.wait(60) for process in processes] == [0, 0]
+    assert {10, 20} <= sizes <= {10, 20, 30}
+    assert len(Store.load(folder).index) in (10, 20)
+    assert len(list(folder.iterdir())) == 2  # the index and its records
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_keep_the_folder(tmp_path):
+    """A child shares what is open while it is forked, and may live on."""
+    with _store._held(tmp_path, exclusively=True):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        probe = os.open(tmp_path, os.O_RDONLY)
+        _store.fcntl.flock(probe, _store.fcntl.LOCK_EX | _store.fcntl.LOCK_NB)
+        os.close(probe)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_records_hold_halves_of_surrogate_pairs(store, X, tmp_path):

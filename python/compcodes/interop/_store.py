@@ -234,6 +234,8 @@ def _held(folder: Path, *, exclusively: bool) -> Iterator[None]:
             fcntl.flock(number, fcntl.LOCK_EX if exclusively else fcntl.LOCK_SH)
         yield
     finally:
+        with suppress(OSError):  # closing alone leaves it to a child that was forked meanwhile
+            fcntl.flock(number, fcntl.LOCK_UN)
         os.close(number)
 
 

@@ -89,6 +89,13 @@ def _other_lists(metric: str, coarse: str | None) -> str:
 
 def model_of(taken: Taken) -> CompositionalCodes:
     """Make a model of codebooks and lists; it searches as many lists as the index did by default."""
+    made = _model_of(taken)
+    if taken.metric == "l2":  # what an index of the model adopts
+        made.metric_ = taken.metric
+    return made
+
+
+def _model_of(taken: Taken) -> CompositionalCodes:
     if taken.lists is None:
         return CompositionalCodes.from_codebooks(taken.codebooks)
     centroids, of_each, by_residual, n_probe, _ = taken.lists
