@@ -4,8 +4,8 @@
                             [--tiny] [--save]
 
 By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set
-that is apart. RaBitQ and scalar quantizers have the sizes that they have. Times are CPU seconds of training, and CPU
-microseconds of encoding per vector, on one thread.
+that is apart. RaBitQ, scalar quantizers and turbovec have the sizes that they have. Times are CPU seconds of training,
+and CPU microseconds of encoding per vector.
 """
 
 import time
@@ -87,17 +87,29 @@ def own_sizes(d):
     yield "faiss RaBitQ", lambda: faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)
 
 
-def search_rabitq(index, data):
-    """It decodes to no vectors worth searching: its estimates of inner products count."""
+def searching(index, train, data, width):
+    """What the search of an index finds that decodes to no vectors worth searching, and its times."""
+    learn, base, queries = (padded(X, width) for X in (data.learn, data.base, data.queries))
     begin = time.process_time()
-    index.train(data.learn)
+    train(learn)
     fitted = time.process_time()
-    index.add(data.base)
+    index.add(base)
     encoded = time.process_time()
     true = cc.evaluate.ground_truth(data.base, data.queries, 10)[1]
-    ids = index.search(data.queries, 10)[1]
+    ids = index.search(queries, 10)[1]
     found = [cc.evaluate.recall(ids, true, R, R) for R in (1, 10)]
     return found, fitted - begin, (encoded - fitted) / len(data.base) * 1e6
+
+
+def turbovec(d):
+    """Its indexes, by bits per dimension; each vector has a float32 beside its code."""
+    try:
+        from turbovec import TurboQuantIndex
+    except ImportError:
+        return
+    width = -(-d // 8) * 8
+    for bits in (2, 4):
+        yield f"turbovec, {bits} bits", TurboQuantIndex(width, bits), width
 
 
 def row(report, name, size, found, fit, encode):
@@ -138,10 +150,13 @@ def main():
         for label, make in own_sizes(d):
             index = make()
             if "RaBitQ" in label:
-                row(report, label, index.code_size, *search_rabitq(index, data))
+                row(report, label, index.code_size, *searching(index, index.train, data, d))
                 continue
             decoded, fit, encode = of_faiss(index, data)
             row(report, label, index.sa_code_size(), searched(data, decoded), fit, encode)
+        for label, index, width in turbovec(d):
+            size = width * index.bit_width // 8 + 4
+            row(report, label, size, *searching(index, index.calibrate, data, width))
         report("")
 
 

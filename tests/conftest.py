@@ -65,7 +65,7 @@ class Work:
     def model(self):
         """A model of the vectors in x.npy, trained once."""
         if Work._model is None:
-            sizes = "--bytes", 3, "--codewords", 8, "--iterations", 3
+            sizes = "--codebooks", 3, "--codewords", 8, "--iterations", 3
             self("fit", self.path("x.npy"), "-o", self.path("model"), *sizes)
             Work._model = Path(self.path("model")).read_bytes()
         Path(self.path("model")).write_bytes(Work._model)

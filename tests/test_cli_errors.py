@@ -76,7 +76,7 @@ def test_without_a_command_there_is_help(work):
         (["fit", "x.npy", "-o", "m", "--loss", "none"], 2, "--loss is 'none': want one of "),
         (["fit", "x.npy", "-o", "m", "--tol", "nan"], 2, "--tol is nan: want "),
         (
-            ["fit", "x.npy", "-o", "m", "--bytes", "3", "--codewords", "2", "--selection", "m-combination"],
+            ["fit", "x.npy", "-o", "m", "--codebooks", "3", "--codewords", "2", "--selection", "m-combination"],
             2,
             "--codewords is 2: m-combination chooses 3",
         ),

@@ -13,14 +13,14 @@ from compcodes.cli.parameters import choices
 
 
 def test_fit_trains_on_a_sample(work):
-    work.json("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 2, "--codewords", 8, "--max-train", 150)
+    work.json("fit", work.path("x.npy"), "-o", work.path("m"), "--codebooks", 2, "--codewords", 8, "--max-train", 150)
     same = CompositionalCodes(2, 8, max_train=150).fit(work.X)
     assert np.array_equal(CompositionalCodes.load(work.path("m")).codebooks_, same.codebooks_)
 
 
 def test_fit_passes_its_options_on(work):
     found = work.json(
-        *("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 3, "--codewords", 8, "--jobs", 1),
+        *("fit", work.path("x.npy"), "-o", work.path("m"), "--codebooks", 3, "--codewords", 8, "--jobs", 1),
         *("--selection", "m-selection", "--encoder", "greedy", "--init", "random"),
         *("--loss", "reconstruction", "--iterations", 2, "--seed", 5),
     )
@@ -39,8 +39,17 @@ def test_the_gain_is_measured_from_the_vectors_own_size(work):
     assert work.json(*argv, 2)["bytes_before"] == 4
     assert "a vector of 4 bytes (uint8) becomes 2 bytes, 2 times less" in work(*argv, 2)[1]
     assert "a vector of 4 bytes (uint8) becomes 5 bytes, no less" in work(*argv, 5)[1]
-    halves = ("fit", vectors, "-o", work.path("m"), "--codewords", 16, "--bytes", 2)
-    assert "a vector of 4 bytes (uint8) becomes 1 byte, 4 times less" in work(*halves)[1]
+
+
+def test_bytes_are_bytes_whatever_the_codewords(work):
+    argv = ("fit", work.path("x.npy"), "-o", work.path("m"), "--effort", "low", "--codewords")
+    for codewords, size, codebooks in ((17, 2, 2), (16, 2, 4), (3, 1, 2)):
+        found = work.json(*argv, codewords, "--bytes", size)
+        assert (found["codebooks"], found["bytes_per_vector"]) == (codebooks, size)
+    found = work.json(*argv, 16, "--codebooks", 3)
+    assert (found["codebooks"], found["bytes_per_vector"]) == (3, 2)
+    assert "not allowed with argument" in work(*argv, 16, "--codebooks", 3, "--bytes", 2)[2]
+    assert "--bytes is 129: with --codewords 16, want at most 128" in work(*argv, 16, "--bytes", 129)[2]
 
 
 def test_options_are_those_of_the_model(work):
@@ -73,7 +82,7 @@ def test_a_parameter_without_names_has_no_choices():
 @pytest.mark.parametrize(
     ("option", "name", "low", "high"),
     [
-        ("--bytes", "n_codebooks", 1, 256),
+        ("--codebooks", "n_codebooks", 1, 256),
         ("--codewords", "n_codewords", 2, 256),
         ("--iterations", "max_iter", 0, None),
         ("--seed", "random_state", 0, 2**64 - 1),
@@ -84,7 +93,7 @@ def test_options_have_the_ranges_of_their_parameters(work, option, name, low, hi
     for value, good in ((low, True), (low - 1, False), (high, True), (high and high + 1, False)):
         if value is None:
             continue
-        few = ("--bytes", 1, "--codewords", 2, "--iterations", 0, "--anneal", 0, "--loss", "reconstruction")
+        few = ("--codebooks", 1, "--codewords", 2, "--iterations", 0, "--anneal", 0, "--loss", "reconstruction")
         code = work("fit", work.path("x.npy"), "-o", work.path("m"), *few, option, value)[0]
         assert code == (0 if good else 2)
         model = CompositionalCodes(**{**quick, name: value})
@@ -96,7 +105,7 @@ def test_options_have_the_ranges_of_their_parameters(work, option, name, low, hi
 
 
 def test_the_progress_bar_is_for_terminals_that_want_it(work, monkeypatch):
-    argv = ("fit", work.path("x.npy"), "-o", work.path("m"), "--bytes", 2, "--codewords", 4)
+    argv = ("fit", work.path("x.npy"), "-o", work.path("m"), "--codebooks", 2, "--codewords", 4)
     fit = CompositionalCodes.fit
 
     def slow(self, *args, progress, **kwargs):
@@ -113,7 +122,7 @@ def test_the_progress_bar_is_for_terminals_that_want_it(work, monkeypatch):
 
 
 def test_rounds_beams_and_residuals(work):
-    few = ("--bytes", 2, "--codewords", 8, "--iterations", 1, "--anneal", 1)
+    few = ("--codebooks", 2, "--codewords", 8, "--iterations", 1, "--anneal", 1)
     for given, encoder in ((("--rounds", 3), cc.LocalSearch(3)), (("--encoder", "beam", "--beam", 2), cc.Beam(2))):
         work.json("fit", work.path("x.npy"), "-o", work.path("m"), *few, *given)
         assert CompositionalCodes.load(work.path("m")).encoder == encoder
@@ -124,7 +133,7 @@ def test_rounds_beams_and_residuals(work):
 
 
 def test_fit_says_why_it_ended(work):
-    few = ("--bytes", 2, "--codewords", 8)
+    few = ("--codebooks", 2, "--codewords", 8)
 
     def ended(path, *argv):
         code, out, _ = work("fit", path, "-o", work.path("m"), *few, *argv)
@@ -144,6 +153,6 @@ def test_a_vector_of_enormous_length_is_named(work):
     X = work.X.copy()
     X[7] *= 1e4
     code, _, err = work(
-        "fit", work.save("long", X), "-o", work.path("model"), "--bytes", 2, "--codewords", 8, "--effort", "low"
+        "fit", work.save("long", X), "-o", work.path("model"), "--codebooks", 2, "--codewords", 8, "--effort", "low"
     )
     assert code == 0 and "compcodes: warning: row 7 of X is " in err and "LengthWarning" not in err

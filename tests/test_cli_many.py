@@ -88,7 +88,7 @@ def test_codes_of_many_files_are_those_of_one(work, place, never_whole, way):
 
 def test_lists_of_many_files_are_those_of_one(work, place, never_whole):
     model = work.path("listed")
-    assert work("fit", work.path("x.npy"), "-o", model, "--bytes", 2, "--codewords", 8, "--lists", 4)[0] == 0
+    assert work("fit", work.path("x.npy"), "-o", model, "--codebooks", 2, "--codewords", 8, "--lists", 4)[0] == 0
     found = []
     for source in (place.one, place["folder"]):
         out, lists = work.path("codes.npy"), work.path("lists.npy")
@@ -301,7 +301,17 @@ def test_a_column_of_files_that_have_none_is_refused(work):
 @pytest.mark.parametrize("lists", [(), ("--lists", 6)])
 def test_a_build_of_many_files_goes_on_where_it_was(work, place, monkeypatch, way, lists):
     work.json(
-        "fit", work.path("x.npy"), "-o", work.path("model"), "--bytes", 3, "--codewords", 8, "--effort", "low", *lists
+        "fit",
+        work.path("x.npy"),
+        "-o",
+        work.path("model"),
+        "--codebooks",
+        3,
+        "--codewords",
+        8,
+        "--effort",
+        "low",
+        *lists,
     )
     files = f"{place[way]}:a"
     argv = ("build", work.path("model"), files, "--id-column", "title", "-o", work.path("index"))

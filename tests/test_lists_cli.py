@@ -6,7 +6,7 @@ import pytest
 import compcodes as cc
 from compcodes.cli import resume
 
-FIT = ("--bytes", 3, "--codewords", 8, "--effort", "low")
+FIT = ("--codebooks", 3, "--codewords", 8, "--effort", "low")
 
 
 @pytest.fixture

@@ -313,7 +313,7 @@ def test_the_command_line_builds_and_searches_folders(tmp_path, monkeypatch, cap
         code = main([*arguments, "--json"])
         return code, json.loads(capsys.readouterr().out)
 
-    few = ["--bytes", "2", "--codewords", "16", "--effort", "low", "--loss", "reconstruction"]
+    few = ["--codebooks", "2", "--codewords", "16", "--effort", "low", "--loss", "reconstruction"]
     code, fitted = run("fit", "vectors", "-o", "model", *few, "--max-train", "2000")
     assert code == 0 and (fitted["vectors"], fitted["trained_on"], fitted["dimension"]) == (3000, 2000, 12)
     code, built = run("build", "model", "vectors/*.npy", "-o", "folder", "--shards", "3")

@@ -181,7 +181,7 @@ def test_the_command_knows_it(X, tmp_path, capsys):
 
     np.save(tmp_path / "x.npy", X[:400])
     x, model, index = (str(tmp_path / name) for name in ("x.npy", "model", "index"))
-    size = ("--bytes", "2", "--codewords", "8", "--anneal", "1", "--iterations", "1")
+    size = ("--codebooks", "2", "--codewords", "8", "--anneal", "1", "--iterations", "1")
     assert main(["fit", x, "-o", model, *size, "--metric", "cosine"]) == 0
     assert "metric: cosine, loss: inner-product" in capsys.readouterr().out
     assert main(["info", model]) == 0

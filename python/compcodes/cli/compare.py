@@ -322,7 +322,7 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     elif "effort" in _effort(method, args):
         options.append(f"--effort {args.effort}")
     vectors = shlex.quote(args.vectors)
-    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {method.arguments(n_bytes)[method.size]}", *options])
+    fit = " ".join([f"compcodes fit {vectors} -o model.cc --bytes {n_bytes}", *options])
     return f"{fit}\ncompcodes build model.cc {vectors} -o index.cc"
 
 

@@ -37,6 +37,10 @@ SAMPLE = 1 << 30
 """Bytes of vectors that are trained on if there are several files."""
 
 
+_HALF_A_BYTE = 16
+"""The most codewords whose numbers take half a byte."""
+
+
 def _lists(text: str) -> int | str:
     """Read a number of lists, or "auto"."""
     return text if text == "auto" else whole(1, 2**20)(text)
@@ -44,10 +48,10 @@ def _lists(text: str) -> int | str:
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "n_codebooks": {
-        "option": "--bytes",
+        "option": "--codebooks",
         "metavar": "M",
         "type": whole(1, 256),
-        "help": "bytes of a code, 1 to 256; half bytes with at most 16 --codewords",
+        "help": "codebooks, 1 to 256, if not --bytes",
     },
     "n_codewords": {
         "option": "--codewords",
@@ -90,7 +94,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_column(parser)
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
-    options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS[name]) for name in names}
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--bytes",
+        type=whole(1, 256),
+        metavar="B",
+        help="bytes of a code, 1 to 256: as many codebooks, or twice as many of at most 16 codewords, two to a byte",
+    )
+    options = {
+        name: add_parameter(length if name == "n_codebooks" else parser, CompositionalCodes, name, **_PARAMETERS[name])
+        for name in names
+    }
     add(
         "--rounds",
         type=whole(1, 65535),
@@ -108,6 +122,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_overwriting({"-o": args.output}, [args.vectors, args.queries])
     check_output(args.output)
     _choose_encoder(args)
+    _choose_codebooks(args)
     X = load_vectors(args.vectors, args.column)
     queries = None if args.queries is None else load_some(args.queries)
     parameters = {name: getattr(args, name) for name in args.options}
@@ -133,7 +148,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "codebooks": M,
         "codewords": K,
         "bytes_before": d * X.itemsize,
-        "bytes_per_vector": M if K > 16 else (M + 1) // 2,
+        "bytes_per_vector": M if K > _HALF_A_BYTE else (M + 1) // 2,
         **({} if quantizer.centroids_ is None else {"lists": len(quantizer.centroids_)}),
         "metric": quantizer.metric_,
         "loss": quantizer.loss_,
@@ -162,6 +177,15 @@ def _choose_encoder(args: argparse.Namespace) -> None:
         if args.encoder != encoder:
             raise UsageError(f"--{option} goes with --encoder {encoder}, not {args.encoder}")
         args.encoder = kind(value)
+
+
+def _choose_codebooks(args: argparse.Namespace) -> None:
+    """Replace a size in bytes with the number of codebooks that fill it."""
+    if args.bytes is not None:
+        args.n_codebooks = args.bytes * (2 if args.n_codewords <= _HALF_A_BYTE else 1)
+        if args.n_codebooks > 256:
+            raise UsageError(f"--bytes is {args.bytes}: with --codewords {args.n_codewords}, want at most 128")
+        args.options["n_codebooks"] = "--bytes"
 
 
 def _why(quantizer: CompositionalCodes) -> str:

@@ -64,7 +64,7 @@ def add_column(parser: argparse.ArgumentParser) -> None:
 
 
 def add_parameter(
-    parser: argparse.ArgumentParser,
+    parser: argparse._ActionsContainer,
     cls: type,
     name: str,
     option: str | None = None,
