@@ -145,7 +145,8 @@ def test_weights_and_queries_are_used(X):
 
 
 def test_how_many_groups():
-    assert [grouped("auto", M, 256, 384) for M in (1, 16, 17, 32, 64, 256)] == [1, 1, 3, 4, 8, 32]
+    assert [grouped("auto", M, 256, 384) for M in (1, 10, 11, 16, 17, 32, 64, 256)] == [1, 1, 2, 2, 3, 4, 8, 32]
+    assert [grouped("auto", M, 256, 384, joint=True) for M in (10, 16, 17)] == [1, 1, 3]
     assert [grouped("auto", M, 16, 384) for M in (16, 64, 65, 256)] == [1, 1, 2, 4]
     assert grouped("auto", 32, 256, 3) == 3
     assert grouped(5, 16, 256, 384) == 5
@@ -209,6 +210,34 @@ def test_streams_take_one_group(X, made):
         cc.CompositionalCodes(**QUICK).partial_fit(X)
 
 
+def test_up_to_16_codebooks_are_one_group_where_several_cannot_be_trained():
+    X = np.random.default_rng(0).standard_normal((8192, 2), dtype=np.float32)
+    few = {
+        "n_codebooks": 11,
+        "effort": "low",
+        "anneal": 0,
+        "max_iter": 0,
+        "loss": "reconstruction",
+        "encoder": "greedy",
+    }
+    assert cc.CompositionalCodes(**few).fit(X).n_groups_ == 2
+    start = cc.CompositionalCodes(**few).partial_fit(X)
+    assert start.n_groups_ == 1
+    assert cc.CompositionalCodes(**few, init=start.codebooks_).fit(X).n_groups_ == 1
+    assert cc.CompositionalCodes(**few, selection="m-selection").fit(X).n_groups_ == 1
+    assert cc.CompositionalCodes(**few, max_train=8000).fit(X).n_groups_ == 1
+    with pytest.raises(ValueError, match="n_groups is more than one: want 1 for partial_fit"):
+        cc.CompositionalCodes(**(few | {"n_codebooks": 4, "n_groups": 2})).partial_fit(X)
+
+
+def test_a_trunk_and_one_group_are_updated_together(X):
+    parameters = {"n_codebooks": 6, "n_codewords": 16, "anneal": 3, "max_iter": 2}
+    for loss in (cc.InnerProduct(eta=4.0, weight_power=0.0), cc.Reconstruction()):
+        q = cc.CompositionalCodes(**parameters, n_groups=2, loss=loss).fit(X)
+        objectives = [entry["objective"] for entry in q.history_]
+        assert len(objectives) == 3 and objectives[2] < objectives[1] < 0.98 * objectives[0]
+
+
 def test_constant_and_tiny_data():
     for X in (np.ones((5, 4), "f4"), np.zeros((3, 4), "f4"), np.eye(4, dtype="f4") * 1e30):
         q = cc.CompositionalCodes(4, 4, n_groups=2, anneal=1, max_iter=1).fit(X)
@@ -247,7 +276,7 @@ def test_groups_of_vectors_in_lists_know_the_error_along_x(X):
 
 def test_few_vectors_make_small_groups():
     assert [grouped("auto", 64, 256, 768, n) for n in (100, 4096, 8192, 100_000)] == [32, 16, 8, 8]
-    assert grouped("auto", 16, 256, 768, 100) == 1
+    assert [grouped("auto", 16, 256, 768, n) for n in (100, 8191, 8192)] == [1, 1, 2]
 
 
 def test_one_long_row_is_not_all_that_counts(X):

@@ -93,6 +93,7 @@ class Encoder:
     @staticmethod
     def of_trunk(
         codebooks: _F32,
+        n_codebooks: int,
         eta: float,
         encoding: tuple[str, int],
         n_jobs: int | None = None,

@@ -92,9 +92,7 @@ def begun(
     model: CompositionalCodes, X: NDArray[Any], weights: NDArray[np.float64] | None, progress: ProgressLike
 ) -> tuple[Fitted, streaming.Past]:
     """Train on the first batch of a stream; its sums are kept for the next ones."""
-    if count_groups(model, X.shape[1]) > 1:
-        raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
-    made = train(model, Local(X, n_jobs=model.n_jobs), None, weights, None, progress)
+    made = train(model, Local(X, n_jobs=model.n_jobs), None, weights, None, progress, streamed=True)
     return made, streaming.Past(made.trained.codebooks, *made.trainer.sums(made.trained.codes))
 
 
@@ -149,11 +147,16 @@ def training_data(
 
 
 def trainer_of(
-    model: CompositionalCodes, shards: Shards, seed: int, report: Report | None, passes: int | None = None
+    model: CompositionalCodes,
+    shards: Shards,
+    seed: int,
+    report: Report | None,
+    passes: int | None = None,
+    n_groups: int = 1,
 ) -> Trainer:
     """Return the training loop with the model's parameters, for the squared error."""
     encoder, effort = coder(model), EFFORTS[model.effort]
-    if count_groups(model, shards.shape[1], shards.shape[0]) > 1:
+    if n_groups > 1:
         effort = effort.of_group()
     anneal, max_iter = iterations(model, effort)
     return Trainer(
@@ -181,6 +184,8 @@ def train(
     weights: NDArray[np.float64] | None,
     max_train: int | None,
     progress: ProgressLike,
+    *,
+    streamed: bool = False,
 ) -> Fitted:
     """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters request it."""
     if isinstance(plain, Local):
@@ -188,7 +193,10 @@ def train(
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
     eta: float | None = 1.0
     n, d = plain.shape
-    init, n_groups = initial(model, d), count_groups(model, d, n)
+    init = initial(model, d)
+    n_groups = count_groups(model, d, n, joint=streamed or not isinstance(plain, Local))
+    if n_groups > 1 and streamed:
+        raise ArgumentValueError("n_groups", "is more than one: want 1 for partial_fit, or fit")
     if n_groups > 1 and not isinstance(init, str):
         raise ArgumentValueError("init", f"is an array, for {n_groups} groups: want one of a name, or n_groups=1")
     if n_groups > 1 and not isinstance(plain, Local):
@@ -196,7 +204,8 @@ def train(
             "X", f"is not in this process: want a sample of it that is, to train {n_groups} groups of codebooks"
         )
     if isinstance(loss, losses.InnerProduct):
-        tuner, eta = trainer_of(model, plain, seed, staged(progress, "choose loss")), loss.eta
+        report = staged(progress, "choose loss")
+        tuner, eta = trainer_of(model, plain, seed, report, n_groups=n_groups), loss.eta
         if n_groups > 1:  # the best parameters for the queries are chosen for one of them
             tuner = replace(tuner, n_codebooks=alone(model.n_codebooks, model.n_codewords))
             power = POWER if loss.weight_power is None else loss.weight_power
@@ -210,7 +219,7 @@ def train(
         made, shards = training_lists.train_lists(
             divided, count, along, model.metric, queries, seed, model.n_jobs, report
         )
-    trainer = trainer_of(model, shards, seed, staged(progress, "fit")).with_loss(loss, queries)
+    trainer = trainer_of(model, shards, seed, staged(progress, "fit"), n_groups=n_groups).with_loss(loss, queries)
     if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
         loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))

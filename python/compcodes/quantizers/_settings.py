@@ -83,12 +83,16 @@ def initial(model: CompositionalCodes, dim: int) -> str | NDArray[np.float32]:
     return codebooks
 
 
-def count_groups(model: CompositionalCodes, dim: int, n: int | None = None) -> int:
-    """Return the number of groups of codebooks for vectors of `dim` numbers, trained on at most `n` of them."""
-    n = n if n is None or model.max_train is None else min(n, model.max_train)
+def count_groups(model: CompositionalCodes, dim: int, n: int, *, joint: bool) -> int:
+    """Return the number of groups of codebooks for vectors of `dim` numbers, trained on at most `n` of them.
+
+    `joint` says that several cannot be trained, so that there should be one if possible.
+    """
+    n = n if model.max_train is None else min(n, model.max_train)
     if model.selection != "group" and model.n_groups == "auto" and model.n_codebooks <= TOGETHER:
         return 1
-    count = grouped(model.n_groups, model.n_codebooks, model.n_codewords, dim, n)
+    joint = joint or not isinstance(model.init, str)
+    count = grouped(model.n_groups, model.n_codebooks, model.n_codewords, dim, n, joint=joint)
     if count > 1 and model.selection != "group":
         raise ArgumentValueError("selection", f"is {model.selection!r}, in {count} groups: want 'group'")
     return count

@@ -10,12 +10,18 @@ import numpy as np
 from compcodes.errors import ArgumentValueError
 from compcodes.training.shards import Doubles, Floats
 
-__all__ = ["CODEWORDS", "TOGETHER", "Groups", "alone", "grouped", "splits"]
+__all__ = ["ALONE", "CODEWORDS", "JOINT", "TOGETHER", "Groups", "alone", "grouped", "splits"]
 
 TOGETHER = 64
 """The most codebooks in a group."""
-ALONE = 4096
-"""Codewords over all codebooks up to which no groups are needed: 16 codebooks of 256."""
+ALONE = 2560
+"""Codewords over all codebooks up to which "auto" makes one group. 9 or 10 codebooks of 256 found up to .01 more of the
+10 best together than as a trunk and a group; 12 and 16 no more, with five times the training and eight times the
+encoding."""
+JOINT = 4096
+"""The same, 16 codebooks of 256, where several groups cannot be trained (from given codebooks, in batches, of vectors
+that are not all in this process), or overfit few vectors: of 3,000 one group of 16 found .02 to .06 more, of those and
+of others."""
 CODEWORDS = 2048
 """The approximate number of codewords over all codebooks of a group: 8 codebooks of 256."""
 FEW = 512
@@ -59,10 +65,12 @@ class Groups:
         return self.members, self.sizes, self.basis, self.trunk
 
 
-def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None) -> int:
+def grouped(
+    n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n: int | None = None, *, joint: bool = False
+) -> int:
     """Return the number of groups; "auto" makes as few as are fast, but no more than dimensions.
 
-    If there are few training vectors `n`, groups are smaller.
+    If there are few training vectors `n`, groups are smaller, or there is one. `joint` asks for one if possible.
     """
     if n_groups != "auto":
         count = int(n_groups)
@@ -73,7 +81,8 @@ def grouped(n_groups: int | str, n_codebooks: int, n_codewords: int, dim: int, n
     else:
         codewords = n_codebooks * n_codewords
         together = CODEWORDS if n is None else min(max(n // PER_CODEWORD, FEW), CODEWORDS)
-        count = 1 if codewords <= ALONE else -(-codewords // together)
+        alone = JOINT if joint or together < CODEWORDS else ALONE
+        count = 1 if codewords <= alone else -(-codewords // together)
         count = min(max(count, -(-n_codebooks // TOGETHER)), n_codebooks, dim)
     if n_codebooks > TOGETHER * count:
         raise ArgumentValueError(

@@ -93,12 +93,13 @@ impl Encoder {
         Ok(Self { encoder })
     }
 
-    /// The encoder of the trunk of a model in groups, as the first sweep of encoding has it.
+    /// The encoder of the trunk of a model of `n_codebooks` in groups, as the first sweep of encoding has it.
     #[staticmethod]
-    #[pyo3(signature = (codebooks, eta, encoding, n_jobs=None, directions=None))]
+    #[pyo3(signature = (codebooks, n_codebooks, eta, encoding, n_jobs=None, directions=None))]
     fn of_trunk(
         py: Python<'_>,
         codebooks: Any<'_, '_>,
+        n_codebooks: usize,
         eta: f64,
         encoding: (String, usize),
         n_jobs: Option<i64>,
@@ -107,7 +108,7 @@ impl Encoder {
         let objective = objective(eta, directions)?;
         let books = self::codebooks(codebooks, "codebooks")?;
         let encoding = self::encoding(&encoding.0, encoding.1, None, 0)?;
-        let encoder = run(py, n_jobs, None, |_| encode::trunk_encoder(&books, &objective, encoding))?;
+        let encoder = run(py, n_jobs, None, |_| encode::trunk_encoder(&books, n_codebooks, &objective, encoding))?;
         Ok(Self { encoder })
     }
 

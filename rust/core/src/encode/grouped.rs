@@ -32,12 +32,17 @@ use std::ops::Range;
 
 /// Sweeps over the groups if an error along x counts more than other errors.
 pub(super) const SWEEPS: usize = 2;
-/// The rounds of local search of an ungrouped model are divided by this for each group, when the loss is the squared
-/// error.
-const SHARE: usize = 8;
-/// The divisor of the rounds in each sweep. Codes that are given, as the last sweep starts from those of the first,
-/// need few rounds: four times as many found no more neighbours of text embeddings, and took half as long again.
-const SHARES: [usize; SWEEPS] = [16, 64];
+/// Codebooks that are searched in all the rounds of local search. The more there are, the fewer rounds each group takes, so
+/// that 16 to 64 codebooks of 256 codewords in groups of 8 take about as long as 8 alone.
+const AT_ALL_ROUNDS: usize = 4;
+/// The most that rounds are divided by in the first sweep: half as many rounds would find nothing. With the squared
+/// error, all sweeps have these.
+const MOST: usize = 8;
+/// The same if an error along x counts more than others.
+const MOST_ALONG: usize = 16;
+/// How many times fewer rounds later sweeps then have. Codes that are given, as the last sweep starts from those of the
+/// first, need few: four times as many found no more neighbours of text embeddings, and took half as long again.
+const LATER: usize = 4;
 /// The start of a group's local search: unlike a greedy start, a beam needs no second Gram matrix.
 const BEAM: Start = Start::Beam { width: 4 };
 /// The approximate number of values in the block of vectors that goes through the groups together.
@@ -102,26 +107,28 @@ impl Group {
     }
 }
 
-/// How one of several groups is encoded in the first sweep, and the rounds of local search in later ones.
-fn of_group(encoding: Encoding, loss: Loss) -> (Encoding, usize) {
+/// How each group of a code of `n_codebooks` is encoded in the first sweep, and the rounds of local search in later ones.
+fn of_group(encoding: Encoding, loss: Loss, n_codebooks: usize) -> (Encoding, usize) {
     let Encoding::LocalSearch { rounds, seed, .. } = encoding else { return (encoding, 0) };
-    let shares = if loss == Loss::RECONSTRUCTION { [SHARE; SWEEPS] } else { SHARES };
-    let [first, later] = shares.map(|share| rounds.div_ceil(share));
+    let (most, fewer) = if loss == Loss::RECONSTRUCTION { (MOST, 1) } else { (MOST_ALONG, LATER) };
+    let share = (n_codebooks / AT_ALL_ROUNDS).clamp(1, most);
+    let [first, later] = [share, fewer * share].map(|share| rounds.div_ceil(share));
     (Encoding::LocalSearch { start: BEAM, rounds: first, seed }, later)
 }
 
-/// The encoder of a trunk alone, as the first sweep of a [`GroupedEncoder`] has it: training the groups on what its
-/// codes leave makes them fit what they will see.
+/// The encoder of a trunk alone, as the first sweep of a [`GroupedEncoder`] of `n_codebooks` has it: training the groups
+/// on what its codes leave makes them fit what they will see.
 ///
 /// # Errors
 /// The errors of [`encoder`](super::encoder).
 pub fn trunk_encoder(
     codebooks: &Codebooks,
+    n_codebooks: usize,
     objective: &Objective,
     encoding: Encoding,
 ) -> Result<Box<dyn Encode>> {
     let plain = Objective { loss: Loss::RECONSTRUCTION, directions: objective.directions.clone() };
-    super::encoder(codebooks, Selection::Group, &plain, of_group(encoding, objective.loss).0)
+    super::encoder(codebooks, Selection::Group, &plain, of_group(encoding, objective.loss, n_codebooks).0)
 }
 
 impl Grouping {
@@ -155,7 +162,7 @@ impl GroupedEncoder {
             None => codebooks.clone(),
             Some(directions) => directions.stretch(codebooks)?,
         };
-        let (encoding, later) = of_group(encoding, loss);
+        let (encoding, later) = of_group(encoding, loss, codebooks.n_codebooks());
         let group = |columns: Range<usize>, places: Range<usize>, trunk: bool| {
             let axes = basis.slice(s![.., columns.clone()]).mapv(f64::from);
             let words = codebooks.view();
