@@ -61,7 +61,7 @@ class CompositionalCodes(Quantizer):
         The initial codebooks: residual k-means, random vectors, or an array of your own.
     effort : {"low", "default", "high"}, default "default"
         How much time training and encoding take: determines the rounds of `LocalSearch`, `anneal` and `max_iter` if
-        they are not given. Groups of codebooks take half the iterations each, and at most an eighth of the rounds.
+        they are not given. Groups of codebooks take half the iterations each, and fewer rounds (see `LocalSearch`).
     anneal : int or None, default None
         Iterations with decreasing noise at the start of training, each on a random part of the data; they lead to
         better codebooks on small and large data. Used with local search only, and not when `init` is an array. By
@@ -81,10 +81,11 @@ class CompositionalCodes(Quantizer):
     n_jobs : int, optional
         Threads, at most four per core; all cores by default, and negative numbers count back from all (−1).
     n_groups : int or "auto", default "auto"
-        Groups of codebooks, each in its own dimensions, which `fit` finds by rotating the vectors: with groups, time
-        and memory grow with the bytes of a code, not with their square. "auto" makes groups of about 8 codebooks if
-        there are more than 16 of 256 codewords, smaller ones for fewer than 20,000 vectors, and one group otherwise.
-        Several groups need the selection "group".
+        Groups of codebooks: a trunk, and groups that approximate what it leaves, each in its own dimensions, which
+        `fit` finds by rotating the vectors. Time and memory then grow with the bytes of a code, not with their square.
+        "auto" makes groups of about 8 codebooks if there are more than 10 of 256 codewords, smaller ones for fewer than
+        8,192 vectors, and one group otherwise; also of up to 16 codebooks for fewer than 8,192 vectors, with
+        `partial_fit`, on a cluster, or if `init` is an array. Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of this size, which is copied in its stored type. If rows
         are weighted (by weights of their own, by their norms, or by how queries find them), heavy ones are drawn more

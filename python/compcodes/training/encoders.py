@@ -150,8 +150,8 @@ class LocalSearch(_Core):
     ----------
     rounds : int, default 128
         The number of rounds. Twice as many take twice the time and leave a few percent less error on average. No code
-        is worse than the greedy one. Codebooks in groups are searched group by group, starting from a beam search, in
-        an eighth of the rounds each, or a sixteenth if an error along x counts more.
+        is worse than the greedy one. Codebooks in groups are searched group by group, starting from a beam search. The
+        more codebooks there are, the fewer rounds each group takes: a quarter of 16 codebooks, an eighth of 32.
     """
 
     name: ClassVar[str] = "local-search"

@@ -1,9 +1,10 @@
-"""Groups of codebooks: with more than about sixteen, the dimensions are split, and each part has its own codebooks.
+"""Groups of codebooks: with more than about ten, some are a trunk, and others approximate what the trunk leaves.
 
-The equations of one group of M codebooks have (M·K)² numbers, and its search reads as many. With groups, time and
-memory grow with the bytes of a code. The cost is what codebooks of different groups cannot represent jointly. Most of
-that is recovered by a trunk: the first codebooks, about 8, use all dimensions, and the groups approximate the residual.
-With 32 bytes that found .025 to .05 more of the 10 best than groups alone, on each of six data sets.
+The equations of one group of M codebooks have (M·K)² numbers, and its search reads as many. With groups, whose
+dimensions are different ones, time and memory grow with the bytes of a code. The cost is what codebooks of different
+groups cannot represent jointly. Most of that is recovered by a trunk: the first codebooks, about 8, use all dimensions,
+and the groups approximate the residual. With 32 bytes that found .025 to .05 more of the 10 best than groups alone, on
+each of six data sets.
 
 How the dimensions are split matters too. For normal data it is best to distribute principal components so that each
 group has as much information as its codebooks can hold. If vectors lie in clusters, components that separate these

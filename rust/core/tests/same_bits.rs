@@ -152,7 +152,7 @@ const CODES: [u64; 18] = [
     0xD623_9851_2269_CA36,
 ];
 /// Codes in groups, by the squared error and by the loss for inner products.
-const IN_GROUPS: [u64; 2] = [0x156F_8971_7031_CE1D, 0x92A3_8DCC_9C3E_B658];
+const IN_GROUPS: [u64; 2] = [0xB344_3906_03F8_3D70, 0x92A3_8DCC_9C3E_B658];
 /// For the same two losses: codebooks, and the codes of the training.
 const TRAINED: [(u64, u64); 2] =
     [(0xAFFF_1D6A_87BF_DAF1, 0xC17D_5C86_B716_5358), (0x065A_BCE4_05D3_2D6E, 0x73EA_1150_AE8C_E9AB)];

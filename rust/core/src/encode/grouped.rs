@@ -1,5 +1,5 @@
-//! Encoding with codebooks in groups, each in dimensions of its own: beyond about sixteen codebooks, one Gram matrix of
-//! all of them would be too large, and a search over all of them too slow. Time and memory grow linearly with the
+//! Encoding with codebooks in groups, each in dimensions of its own: with many codebooks, one Gram matrix of all of them
+//! would be too large, and a search over all of them too slow. Time and memory grow linearly with the
 //! number of groups.
 //!
 //! The squared error is the sum of the groups' errors, so each group can be encoded alone. The error along x does not
