@@ -1,4 +1,4 @@
-"""What time buys: training and encoding by `effort`, and the encoders on the same codebooks.
+"""What time buys: training and encoding by `effort`, in one group or two, and the encoders on the same codebooks.
 
     python benches/effort.py [--sets glove,sift] [--tiny] [--save]
 
@@ -6,6 +6,7 @@ For the second table the model is trained with its defaults; then only the encod
 thread.
 """
 
+import itertools
 import time
 
 from threadpoolctl import threadpool_limits
@@ -40,14 +41,14 @@ def found(q, codes, queries, true):
 
 
 def by_effort(data, tiny):
-    """A row of the table for each word for the effort."""
+    """A row of the table for each word for the effort, with the codebooks in a trunk and a group and together."""
     base = data.base[:50_000]
     true = cc.evaluate.ground_truth(base, data.queries, 100, n_jobs=1)[1]
-    for word in EFFORTS:
-        q = cc.CompositionalCodes(BYTES, n_jobs=1, effort=word, **effort(tiny))
+    for word, n_groups in itertools.product(EFFORTS, (2, 1)):
+        q = cc.CompositionalCodes(BYTES, n_jobs=1, n_groups=n_groups, effort=word, **effort(tiny))
         _, fit = timed(lambda q=q: q.fit(data.learn))
         codes, encode = timed(lambda q=q: q.encode(base))
-        yield [word, f"{fit:.0f}", f"{encode / len(base) * 1e6:.0f}", *found(q, codes, data.queries, true)]
+        yield [word, n_groups, f"{fit:.0f}", f"{encode / len(base) * 1e6:.0f}", *found(q, codes, data.queries, true)]
 
 
 def measure(q, data):
@@ -79,7 +80,7 @@ def main():
                 report(f"Left out: {name}: {why}.\n")
                 continue
             report(f"## {data.name}: {min(len(data.base), 50_000):,} vectors in {BYTES} bytes, one thread\n")
-            heads = ["effort", "fit, s", "encode, µs", *(f"R{R}@{P}" for R, P in CUTS)]
+            heads = ["effort", "groups", "fit, s", "encode, µs", *(f"R{R}@{P}" for R, P in CUTS)]
             report.table(heads, list(by_effort(data, args.tiny)))
             q = cc.CompositionalCodes(BYTES, n_jobs=1, **effort(args.tiny)).fit(data.learn)
             report(f"Loss: {q.loss_}\n")

@@ -102,9 +102,12 @@ class GroupTrainer:
 
     def _together(self, trained: Trained, codes: Codes, groups: Groups, eta: float, started: float) -> Trained:
         """Improve the codebooks of a trunk and the only group after it by the equations of all of them."""
-        whole = replace(self.whole, objective=replace(self.whole.objective, eta=eta))
-        shards, history = cast(Local, whole.shards), list(trained.history)
+        shards = cast(Local, self.whole.shards)
+        if shards.base is not None:
+            shards = replace(shards, base=replace(shards.base, eta=eta))
+        whole = replace(self.whole, shards=shards, objective=replace(self.whole.objective, eta=eta))
         codebooks, objective = trained.codebooks, whole.loss(trained.codebooks, codes)
+        history = [{**trained.history[0], "objective": objective}]  # not added up by groups, which rounds differently
         for iteration in range(REFINED if objective > 0 else 0):
             release()
             better = whole.updated(codebooks, codes, objective)

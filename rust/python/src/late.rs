@@ -74,10 +74,17 @@ pub(crate) fn settle(py: Python<'_>, raised: Option<PyErr>) {
 
 /// `error`, raised after `earlier`: Python shows both.
 fn following(py: Python<'_>, error: PyErr, earlier: Option<PyErr>) -> PyErr {
-    if let Some(earlier) = earlier
-        && !error.value(py).is(earlier.value(py))
-    {
-        error.set_context(py, Some(earlier));
+    let Some(earlier) = earlier else { return error };
+    // After what it was raised during itself.
+    let mut last = error.clone_ref(py);
+    while !last.value(py).is(earlier.value(py)) {
+        match last.context(py) {
+            Some(context) => last = context,
+            None => {
+                last.set_context(py, Some(earlier));
+                break;
+            }
+        }
     }
     error
 }
