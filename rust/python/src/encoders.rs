@@ -108,7 +108,8 @@ impl Encoder {
         let objective = objective(eta, directions)?;
         let books = self::codebooks(codebooks, "codebooks")?;
         let encoding = self::encoding(&encoding.0, encoding.1, None, 0)?;
-        let encoder = run(py, n_jobs, None, |_| encode::trunk_encoder(&books, n_codebooks, &objective, encoding))?;
+        let encoder =
+            run(py, n_jobs, None, |_| encode::trunk_encoder(&books, n_codebooks, &objective, encoding))?;
         Ok(Self { encoder })
     }
 
