@@ -91,7 +91,8 @@ def count_groups(model: CompositionalCodes, dim: int, n: int, *, joint: bool) ->
     n = n if model.max_train is None else min(n, model.max_train)
     if model.selection != "group" and model.n_groups == "auto" and model.n_codebooks <= TOGETHER:
         return 1
-    joint = joint or not isinstance(model.init, str)
+    # One group is dear for local search alone, and the paper's method is one with its greedy encoder.
+    joint = joint or not isinstance(model.init, str) or coder(model).name != encoders.LocalSearch.name
     count = grouped(model.n_groups, model.n_codebooks, model.n_codewords, dim, n, joint=joint)
     if count > 1 and model.selection != "group":
         raise ArgumentValueError("selection", f"is {model.selection!r}, in {count} groups: want 'group'")

@@ -84,8 +84,9 @@ class CompositionalCodes(Quantizer):
         Groups of codebooks: a trunk, and groups that approximate what it leaves, each in its own dimensions, which
         `fit` finds by rotating the vectors. Time and memory then grow with the bytes of a code, not with their square.
         "auto" makes groups of about 8 codebooks if there are more than 10 of 256 codewords, smaller ones for fewer than
-        8,192 vectors, and one group otherwise; also of up to 16 codebooks for fewer than 8,192 vectors, with
-        `partial_fit`, on a cluster, or if `init` is an array. Several groups need the selection "group".
+        8,192 vectors, and one group otherwise; also of up to 16 codebooks for fewer than 8,192 vectors, with other
+        encoders than local search, with `partial_fit`, on a cluster, or if `init` is an array. Several groups need the
+        selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of this size, which is copied in its stored type. If rows
         are weighted (by weights of their own, by their norms, or by how queries find them), heavy ones are drawn more
