@@ -661,20 +661,12 @@ class Index(Generic[Name]):
             The coarse quantizer of an inverted file has a different metric than the index, for example ``IndexFlatIP``
             with ``METRIC_L2``: only searches of all lists find what faiss finds.
         """
-        from compcodes.interop.faiss import model_of, take
+        from compcodes.interop.faiss import model_of, put, take
 
         taken = take(index)
         made = cls(model_of(taken), cast(Metric, taken.metric), n_jobs)
-        if taken.lists is None:
-            return made.add_codes(taken.codes, taken.ids)
-        codes, ids, places = taken.codes, taken.ids, taken.lists.of_each
-        free = () if ids is None else np.flatnonzero(ids != np.arange(len(codes)))[:1]
-        if ids is not None and len(free):
-            # The lists do not tell in which order vectors with ids of their own were added. So `rerank` shall ask for
-            # `rerank_ids`, as it does where vectors are added after another one, here of a free id, was removed.
-            made.add_codes(codes[[0, 0]], [*free, ids[0]], lists=places[[0, 0]]).remove(free)
-            codes, ids, places = codes[1:], ids[1:], places[1:]
-        return made.add_codes(codes, ids, lists=places)
+        put(taken, made)
+        return made
 
     def __reduce__(self) -> tuple[object, ...]:
         # Bytes keep the quantizer's registered class; another one is passed along.

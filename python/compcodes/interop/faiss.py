@@ -20,7 +20,7 @@ from compcodes.interop._faiss_advice import METRICS, Refused, instead, reason
 from compcodes.interop._faiss_lists import Lists, inverted, unblocked
 from compcodes.quantizers.compositional import CompositionalCodes
 
-__all__ = ["Taken", "model_of", "take"]
+__all__ = ["Taken", "model_of", "put", "take"]
 
 
 RECALL = 0.95
@@ -105,6 +105,22 @@ def _model_of(taken: Taken) -> CompositionalCodes:
     reach = np.array([[n_probe, RECALL]])
     made._lists = _core.Lists(centroids, 1.0, None, shares, reach, by_residual)
     return made
+
+
+def put(taken: Taken, index: Any) -> None:
+    """Add the codes to an empty `Index` of their model."""
+    codes, ids = taken.codes, taken.ids
+    if taken.lists is None:
+        index.add_codes(codes, ids)
+        return
+    places = taken.lists.of_each
+    free = () if ids is None else np.flatnonzero(ids != np.arange(len(codes)))[:1]
+    if ids is not None and len(free):
+        # The lists do not tell in which order vectors with ids of their own were added. So `rerank` shall ask for
+        # `rerank_ids`, as it does where vectors are added after another one, here of a free id, was removed.
+        index.add_codes(codes[[0, 0]], [*free, ids[0]], lists=places[[0, 0]]).remove(free)
+        codes, ids, places = codes[1:], ids[1:], places[1:]
+    index.add_codes(codes, ids, lists=places)
 
 
 def _check_ids(ids: NDArray[np.int64] | None) -> None:
