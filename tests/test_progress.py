@@ -2,8 +2,10 @@ import io
 import re
 import sys
 
+import numpy as np
 import pytest
 
+import compcodes as cc
 from compcodes import progress
 
 
@@ -116,3 +118,26 @@ def test_a_total_of_nothing_is_no_error(stream):
     bar("encode", 0, 0)
     bar("encode", 0, -1)
     bar.close()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_codebooks": 4, "n_codewords": 16},
+        {"n_codebooks": 4, "n_codewords": 16, "n_lists": 20},
+        {"n_codebooks": 8, "n_codewords": 16, "n_groups": 3},
+        {"n_codebooks": 4, "n_codewords": 16, "n_groups": 2},  # a trunk and one group
+        {"n_codebooks": 4, "n_codewords": 64, "tol": 0.5},  # ends early
+    ],
+)
+def test_training_tells_of_one_total_and_reaches_it(params):
+    X = np.random.default_rng(0).normal(size=(4000, 8)).astype(np.float32)
+    told = []
+    q = cc.CompositionalCodes(**params, effort="low")
+    q.fit(X, progress=lambda stage, done, total: told.append((stage, done, total)))
+    for stage in {stage for stage, *_ in told}:
+        dones, totals = zip(*((done, total) for name, done, total in told if name == stage), strict=True)
+        assert len(set(totals)) == 1, stage
+        assert list(dones) == sorted(dones), stage
+    assert told[-1][0] == "fit"
+    assert told[-1][1] == told[-1][2]

@@ -26,6 +26,10 @@ class Parts:
     def shape(self):
         return sum(part.shape[0] for part in self.parts), self.parts[0].shape[1]
 
+    @property
+    def weights(self):
+        return None if self.parts[0].weights is None else np.concatenate([part.weights for part in self.parts])
+
     def moments(self, directions):
         first, *rest = (part.moments(directions) for part in self.parts)
         for other in rest:
@@ -148,6 +152,62 @@ def test_both_loops_come_to_the_same_codebooks_in_lists(objective):
     np.testing.assert_allclose([entry["objective"] for entry in one.history], history, rtol=1e-6)
     without = _core.train(X, 3, 12, eta=objective.eta, weight_power=1.0, anneal=3, max_iter=3, tol=0.0, seed=7)[0]
     assert not np.allclose(without, codebooks, atol=0.1)
+
+
+@pytest.fixture(scope="module")
+def halves():
+    """Enough vectors and codebooks for a start in halves, and a model of them."""
+    X = vectors(6500, 4, seed=6) * np.random.default_rng(6).gamma(2, size=(6500, 1)).astype(np.float32)
+    loss = cc.InnerProduct(4.0, 2.0)
+    return X, cc.CompositionalCodes(33, 32, loss=loss, anneal=5, max_iter=1, tol=0, n_groups=1).fit(X)
+
+
+def test_both_loops_start_in_the_same_halves(halves):
+    X, q = halves
+    assert _core.halves(len(X), 33, 32, 5) is not None
+    codebooks, _, history = _core.train(X, 33, 32, eta=4.0, weight_power=2.0, anneal=5, max_iter=1, tol=0.0)
+    np.testing.assert_allclose(q.codebooks_, codebooks, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose([entry["objective"] for entry in q.history_], history, rtol=1e-5)
+
+
+def test_halves_are_trained_wherever_the_vectors_are(halves):
+    """The sample comes by weight, so its weights have to come along."""
+    X, q = halves
+    norms = _core.norms(X, None)
+    weights = _core.weights_by_norm(norms, 2.0)
+    cut = np.split(np.arange(len(X)), [100, 100, 4000])
+    parts = Parts([Local(X[rows], weights[rows]) for rows in cut if len(rows)])
+    settings = {"max_iter": 0, "max_iter_halves": 0, "tol": 0.0, "ridge": 1e-3, "seed": 0, "shrinkage": 4.0, "anneal": 5}
+    encoder = encoders.as_encoder("local-search")
+    both = [
+        Trainer(shards, 33, 32, "group", encoder=encoder, objective=Objective(4.0), **settings).start()
+        for shards in (Local(X, weights), parts)
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_halves_need_many_vectors_and_codebooks():
+    assert _core.halves(51_200, 8, 256, 50) is None  # all vectors take part in each iteration
+    assert _core.halves(51_201, 4, 256, 50) is None  # the Gram matrix is small
+    saved, *_ = _core.halves(51_201, 8, 256, 50)
+    assert 0 < saved < 25
+    rows, weights = _core.halves_sample(100_000, 128, None, 256, 0)
+    assert weights is None and len(rows) == 64 * 256 and (np.diff(rows) > 0).all() and rows[-1] < 100_000
+    rows, _ = _core.halves_sample(100_000, 100_000, None, 256, 0)
+    assert len(rows) == 256  # of enormous vectors one per codeword
+    heavy = np.zeros(100_000)
+    heavy[::50] = 1.0
+    rows, weights = _core.halves_sample(100_000, 128, heavy, 256, 0)
+    np.testing.assert_array_equal(rows, np.arange(0, 100_000, 50))
+    np.testing.assert_array_equal(weights, 1.0)
+
+
+def test_fewer_iterations_follow_a_start_in_halves(halves):
+    """Unless their number is given."""
+    X, q = halves
+    assert len(q.history_) == 2
+    free = cc.CompositionalCodes(33, 32, loss=cc.InnerProduct(4.0, 2.0), effort="low", tol=0, n_groups=1).fit(X)
+    assert len(free.history_) == 1 + 4 // 2
 
 
 def test_the_defaults_of_both_loops_are_the_same():

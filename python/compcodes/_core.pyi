@@ -29,6 +29,8 @@ __all__ = [
     "error_bounds",
     "errors",
     "exact_search",
+    "halves",
+    "halves_sample",
     "hamming_search",
     "ids_of_each",
     "isa",
@@ -499,6 +501,10 @@ def residual_kmeans(
     progress: _Progress = None,
     directions: _F32 | None = None,
 ) -> _F32: ...
+def halves(n: int, n_codebooks: int, n_codewords: int, anneal: int) -> tuple[int, int, int] | None: ...
+def halves_sample(
+    n: int, dim: int, weights: _F64 | None, n_codewords: int, seed: int
+) -> tuple[_I64, _F64 | None]: ...
 def part(
     n: int, weights: _F64 | None, n_codewords: int, seed: int, iteration: int
 ) -> tuple[_I64, _F64 | None] | None: ...

@@ -40,9 +40,21 @@ def as_callback(progress: ProgressLike) -> ProgressCallback | None:
 
 
 def staged(progress: ProgressLike, stage: str) -> Callable[[int, int], object] | None:
-    """Turn what the caller passed as `progress` into the (done, total) callback of one stage."""
+    """Turn what the caller passed as `progress` into the (done, total) callback of one stage.
+
+    Its total is the first that is reported: steps of a stage may count in units of their own.
+    """
     callback = as_callback(progress)
-    return None if callback is None else lambda done, total: callback(stage, done, total)
+    if callback is None:
+        return None
+    whole = 0
+
+    def told(done: int, total: int) -> object:
+        nonlocal whole
+        whole = whole or total
+        return callback(stage, done if total == whole else done * whole // max(total, 1), whole)
+
+    return told
 
 
 class Bar:

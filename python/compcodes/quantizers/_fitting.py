@@ -159,6 +159,8 @@ def trainer_of(
     if n_groups > 1:
         effort = effort.of_group()
     anneal, max_iter = iterations(model, effort)
+    # A trunk that started in halves left .9 % more loss after its group was trained: 16 bytes found .01 fewer first.
+    of_halves = None if n_groups > 1 else max_iter // 2 if model.max_iter is None else max_iter
     return Trainer(
         shards,
         n_codebooks=model.n_codebooks,
@@ -174,6 +176,7 @@ def trainer_of(
         n_jobs=model.n_jobs,
         report=report,
         passes=passes,
+        max_iter_halves=of_halves,
     )
 
 

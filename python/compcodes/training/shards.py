@@ -69,6 +69,10 @@ class Shards(Protocol):
     def shape(self) -> tuple[int, int]:
         """N and d."""
 
+    @property
+    def weights(self) -> Doubles | None:
+        """The weight of each vector (n,), if they are not all 1."""
+
     def check(self) -> None:
         """Raise a ValueError that names the first row that is not finite, if any."""
 

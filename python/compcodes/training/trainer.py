@@ -20,7 +20,7 @@ from compcodes.errors import ArgumentValueError
 from compcodes.training import losses, solver
 from compcodes.training.encoders import Encoder, Greedy, Pass
 from compcodes.training.losses import Objective
-from compcodes.training.shards import Codes, Doubles, Floats, Moments, Report, Shards, Sums
+from compcodes.training.shards import Codes, Doubles, Floats, Local, Moments, Report, Shards, Sums
 
 __all__ = ["Trained", "Trainer", "normal_equations"]
 
@@ -95,6 +95,7 @@ class Trainer:
     """One training run over `shards` of vectors: its parameters, and the steps that share them.
 
     `passes` is the number of passes over the vectors that progress is measured by, if it is not that of `run`.
+    `max_iter_halves` replaces `max_iter` after a start in halves; without it there is none.
     """
 
     shards: Shards
@@ -112,6 +113,7 @@ class Trainer:
     n_jobs: int | None = None
     report: Report | None = None
     passes: int | None = None
+    max_iter_halves: int | None = None
     _pass: int = field(default=0, init=False)
 
     def with_loss(self, loss: losses.Loss, queries: Floats | None = None, directions: Floats | None = None) -> Trainer:
@@ -138,12 +140,17 @@ class Trainer:
             seconds, n = time.perf_counter() - started, self.shards.shape[0]
             history.append({"iteration": len(history), "objective": objective, "seconds": seconds, "vectors": n})
 
+        first, most = self._iterations(init)
+        self.passes = self.passes or self.anneal - first + most + 2
         codebooks = self.start(init) if isinstance(init, str) else init
-        codes = self.encode(codebooks)
+        coder = self.coder(codebooks)
+        if self._halves(init):  # iterations with noise will improve the codes of their parts
+            coder = replace(coder, encoder=Greedy())
+        codes = self.shards.encode(coder, self.within())
         partial = False
         # With no more vectors than codewords the start is exact, and nothing is left to learn.
         exact = self.loss(codebooks, codes) <= EXACT * self.variance
-        for iteration in range(0 if exact else self.anneal):
+        for iteration in range(self.anneal if exact else first, self.anneal):
             part = self.shards.part(codes, self.n_codewords, self.seed, iteration)
             if part is None:
                 codebooks, codes = self.annealed(codebooks, codes, iteration)
@@ -156,7 +163,7 @@ class Trainer:
             codes = self.shards.renewed(self.coder(codebooks), codes, self.within())
         now = self.loss(codebooks, codes)
         record(now)
-        for _ in range(0 if exact else self.max_iter):
+        for _ in range(0 if exact else most):
             better = self.updated(codebooks, codes, now)
             better_codes, after = self.improve(better, codes)
             # The pull of codewords to their mean can cost more than new codes gain: what remains would be overfitting.
@@ -166,15 +173,64 @@ class Trainer:
             record(now)
             if before - now <= self.tol * before:
                 break
+        if self.report is not None:
+            self.report(1, 1)
         return Trained(codebooks, codes, history)
 
     def start(self, init: str = "residual") -> Floats:
-        """Return codebooks (M, K, d) to start from: by residual k-means, or of random vectors."""
+        """Return codebooks (M, K, d) to start from: by residual k-means, in halves, or of random vectors."""
+        if self._halves(init):
+            return self._in_halves()
         sizes = self.n_codebooks, self.n_codewords, self.selection, self.seed
         sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
         if init == "random":
             return _finite(_core.random_vectors(sample, *sizes))
         return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))
+
+    def _halves(self, init: str | Floats) -> tuple[int, int, int] | None:
+        """Return the parameters of a start in halves, if there are enough vectors for it: see `train/halves.rs`."""
+        if self.max_iter_halves is None or not isinstance(init, str) or init != "residual":
+            return None
+        if self.selection != "group" or self.anneal < 2:
+            return None
+        return _core.halves(self.shards.shape[0], self.n_codebooks, self.n_codewords, self.anneal)
+
+    def _iterations(self, init: str | Floats) -> tuple[int, int]:
+        """Return the first iteration with noise, and the most iterations without."""
+        halves = self._halves(init)
+        return (0, self.max_iter) if halves is None else (halves[0], self.max_iter_halves or 0)
+
+    def _in_halves(self) -> Floats:
+        """Return codebooks whose first half is trained on a sample, and the other on what that leaves."""
+        halves = self._halves("residual")
+        assert halves is not None
+        anneal, max_iter, number = halves
+        (n, d), M = self.shards.shape, self.n_codebooks
+        rows, weights = _core.halves_sample(n, d, self.shards.weights, self.n_codewords, self.seed)
+        X, plain = self.shards.sample(rows), Objective(directions=self.objective.directions)
+
+        def half(n_codebooks: int, seed: int) -> Floats:
+            own = replace(
+                self,
+                shards=Local(X, weights, self.n_jobs),
+                n_codebooks=n_codebooks,
+                objective=plain,
+                anneal=anneal,
+                max_iter=max_iter,
+                max_iter_halves=None,
+                passes=None,
+                tol=0.0,
+                seed=seed,
+                report=None,
+            )
+            return own.run("residual").codebooks
+
+        first = half(M - M // 2, self.seed)
+        coder = Pass(first, self.selection, plain, self.encoder.for_training(), _core.pass_seed(self.seed, number))
+        codes = coder.build(self.n_jobs).encode(X, self.n_jobs)
+        with np.errstate(over="ignore"):
+            X = _finite(X - _core.decode(first, codes, self.n_jobs))
+        return np.concatenate([first, half(M // 2, (self.seed + 1) % 2**64)])
 
     def annealed(self, codebooks: Floats, codes: Codes, iteration: int) -> tuple[Floats, Codes]:
         """Return codebooks for `codes`, and codes for these codebooks with noise."""

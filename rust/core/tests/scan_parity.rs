@@ -81,10 +81,12 @@ impl Measure for Sums<'_> {
         (low + least, high + most)
     }
 
-    fn score(&self, query: usize, code: &[u8], _list: u32) -> f32 {
-        let tables = self.tables.query(query).iter().zip(code);
-        let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
-        (sum + f64::from(number(code, self.size))) as f32
+    fn scores(&self, query: usize, codes: &[u8], _lists: &[u32], scores: &mut [f32]) {
+        for (code, score) in codes.chunks(self.tables.n_tables()).zip(scores) {
+            let tables = self.tables.query(query).iter().zip(code);
+            let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
+            *score = (sum + f64::from(number(code, self.size))) as f32;
+        }
     }
 }
 
@@ -304,7 +306,9 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
             .rows()
             .into_iter()
             .map(|code| {
-                let score = measure.score(query, &code.to_vec(), 0);
+                let mut score = [0.0];
+                measure.scores(query, &code.to_vec(), &[0], &mut score);
+                let [score] = score;
                 if score.is_nan() { f32::NEG_INFINITY } else { score }
             })
             .collect(),

@@ -7,7 +7,7 @@ use compcodes::index::{Allowed, Marks, shown};
 use compcodes::monitor::Monitor;
 use compcodes::scan::Hits;
 use compcodes::{Error, Index, Result};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArray, PyUntypedArrayMethods,
@@ -157,7 +157,7 @@ pub(crate) trait Vectors {
     fn find_keys(&self, keys: &[&str], monitor: &dyn Monitor) -> Result<Vec<Option<i64>>>;
     fn allow_ids(&self, ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_range(&self, ids: RangeInclusive<i64>, step: u64, monitor: &dyn Monitor) -> Result<Allowed>;
-    fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed>;
+    fn allow_row(&self, mask: Marks, monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_each_keys(&self, starts: &[usize], keys: &[&str], monitor: &dyn Monitor) -> Result<Allowed>;
     fn allow_marks(&self, marks: Marks, monitor: &dyn Monitor) -> Result<Allowed>;
@@ -188,8 +188,8 @@ macro_rules! confined {
             ) -> Result<Allowed> {
                 self.allow_range(ids, step, monitor)
             }
-            fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
-                self.allow_mask(mask, monitor)
+            fn allow_row(&self, mask: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+                self.allow_row(mask, monitor)
             }
             fn allow_each(&self, starts: &[usize], ids: &[i64], monitor: &dyn Monitor) -> Result<Allowed> {
                 self.allow_each(starts, ids, monitor)
@@ -217,7 +217,7 @@ pub(crate) enum Filter<'py> {
 /// A filter that can be used without the interpreter lock.
 pub(crate) enum Choice {
     Range(i64, i64, u64),
-    Mask(Vec<bool>),
+    Row(Marks),
     Marks(Marks),
     Named(Names),
     Each(Vec<usize>, Names),
@@ -237,7 +237,7 @@ impl Filter<'_> {
                     return Ok(Choice::Named(Names::new(&array, name)?));
                 };
                 match bytes.extract::<PyReadonlyArray1<'_, u8>>() {
-                    Ok(mask) => Ok(Choice::Mask(mask.as_array().iter().map(|&byte| byte != 0).collect())),
+                    Ok(mask) => Ok(Choice::Row(Marks::of_bytes(mask.as_array().insert_axis(Axis(0))))),
                     Err(_) => {
                         let marks: PyReadonlyArray2<'_, u8> = bytes.extract()?;
                         Ok(Choice::Marks(Marks::of_bytes(marks.as_array())))
@@ -267,7 +267,7 @@ impl Choice {
         match self {
             Choice::Range(first, last, step) => index.allow_range(first..=last, step, monitor),
             Choice::Named(names) => index.allow_ids(&names.find(index, monitor)?, monitor),
-            Choice::Mask(mask) => index.allow_mask(&mask, monitor),
+            Choice::Row(mask) => index.allow_row(mask, monitor),
             Choice::Marks(marks) => index.allow_marks(marks, monitor),
             Choice::Each(starts, Names::Ids(ids)) => index.allow_each(&starts, &ids, monitor),
             Choice::Each(starts, Names::Keys(keys)) => index.allow_each_keys(&starts, &keys.all(), monitor),

@@ -1,10 +1,10 @@
 //! Initial codebooks for training: by k-means, or from random vectors.
 
-use crate::arrays::{Rows, directions};
+use crate::arrays::{Rows, directions, numbers};
 use crate::encoders::selection;
 use crate::errors::to_python;
 use crate::run::run;
-use compcodes::train::{init, kmeans};
+use compcodes::train::{self, init, kmeans};
 use compcodes::vectors::Vectors;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3};
 use pyo3::prelude::*;
@@ -23,6 +23,38 @@ pub(crate) fn sample_rows(
 ) -> Bound<'_, PyArray1<i64>> {
     let rows = init::sample_rows(n, dim, n_codewords, seed);
     rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// A start in halves, if it pays for n vectors: the iterations with noise that it saves, which either half has instead,
+/// the number without noise, and the pass that the second half's residuals are encoded in.
+#[pyfunction]
+pub(crate) fn halves(
+    n: usize,
+    n_codebooks: usize,
+    n_codewords: usize,
+    anneal: usize,
+) -> Option<(usize, usize, u64)> {
+    let started = (train::halves::iterations(anneal), train::halves::ITERATIONS, train::halves::PASS);
+    train::halves::pay(n, n_codebooks, n_codewords).then_some(started)
+}
+
+/// Rows (r,) i64 and weights (r,) f64 of the sample that a start in halves is trained on.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a tuple in Python")]
+pub(crate) fn halves_sample<'py>(
+    py: Python<'py>,
+    n: usize,
+    dim: usize,
+    weights: Option<Any<'_, 'py>>,
+    n_codewords: usize,
+    seed: u64,
+) -> PyResult<(Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f64>>>)> {
+    let weights = weights.map(|array| numbers(array, "sample_weight")).transpose()?;
+    let weights = weights.as_ref().map(|weights| weights.as_array().to_vec());
+    let drawn = py.detach(|| train::halves::sample(n, dim, weights.as_deref(), n_codewords, seed));
+    let (rows, weights) = drawn.map_err(to_python)?;
+    let rows: Vec<i64> = rows.into_iter().map(|row| row as i64).collect();
+    Ok((rows.into_pyarray(py), weights.map(|weights| weights.into_pyarray(py))))
 }
 
 /// Codebooks (M, K, d) f32 by residual k-means.

@@ -144,6 +144,14 @@ impl Marks {
         Ok(())
     }
 
+    /// Rejects what is not a mask of `n` vectors for all queries.
+    pub(super) fn check_row(&self, n: usize) -> Result<()> {
+        if self.n_columns != n || self.words.len() != self.n_words {
+            return Err(argument!("filter", "has {} entries, the index holds {n} vectors", self.n_columns));
+        }
+        Ok(())
+    }
+
     /// The entries of each row.
     pub(super) fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = bool>> {
         let n = self.n_columns;
@@ -203,16 +211,17 @@ impl Index {
     /// # Errors
     /// The length of the mask differs from that of the index, or the monitor cancels.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
-        if mask.len() != self.len() {
-            return Err(argument!(
-                "filter",
-                "has {} entries, the index holds {} vectors",
-                mask.len(),
-                self.len()
-            ));
-        }
-        let bits = self.bits(|position| mask[position], monitor)?;
-        Ok(Allowed { bits: Some(bits), ..Allowed::default() })
+        self.allow_row(Marks::new(ArrayView2::from_shape((1, mask.len()), mask).expect("one row")), monitor)
+    }
+
+    /// Like [`allow_mask`](Self::allow_mask), with a mask that is packed already, as a matrix of one row.
+    ///
+    /// # Errors
+    /// The errors of [`allow_mask`](Self::allow_mask).
+    pub fn allow_row(&self, mask: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+        mask.check_row(self.len())?;
+        monitor.report(0, self.len() as u64)?;
+        Ok(Allowed { bits: Some(mask.words), ..Allowed::default() })
     }
 
     /// For each query, allows the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in
@@ -278,11 +287,7 @@ impl Index {
         Ok(Allowed { bits: Some(bits?), ..Allowed::default() })
     }
 
-    pub(super) fn bits(
-        &self,
-        allows: impl Fn(usize) -> bool + Sync,
-        monitor: &dyn Monitor,
-    ) -> Result<Vec<u64>> {
+    fn bits(&self, allows: impl Fn(usize) -> bool + Sync, monitor: &dyn Monitor) -> Result<Vec<u64>> {
         let mut bits = vec![0; self.len().div_ceil(BLOCK)];
         let counter = Counter::new(monitor, self.len() as u64);
         bits.par_chunks_mut(WORDS).enumerate().try_for_each(|(chunk, words)| {

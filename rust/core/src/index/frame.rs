@@ -178,6 +178,7 @@ impl Frame {
 
 /// The approximation of a code, identical to the bit to that of [`Model::decode`]; `list` is ignored if approximations
 /// do not start from centroids.
+#[inline(always)]
 pub(super) fn decode(model: &Model, code: impl Iterator<Item = u8>, list: u32, out: &mut [f32]) {
     let codebooks = &model.codebooks;
     match model.bases() {

@@ -26,6 +26,7 @@
 
 use super::frame::{Frame, decode};
 use crate::error::{Error, Result, argument};
+use crate::isa::{self, Isa};
 use crate::model::Model;
 use crate::scan::Measure;
 use crate::vectors::metric::{Metric, squared_norm};
@@ -44,6 +45,7 @@ const TINY: f64 = 1e-44;
 /// The scores of some queries.
 pub(super) struct Exact<'a> {
     is_cosine: bool,
+    isa: Isa,
     model: &'a Model,
     queries: ArrayView2<'a, f32>,
     about: Vec<About>,
@@ -100,7 +102,7 @@ impl<'a> Exact<'a> {
             let error = norm * (relative + EXACT * (center + frame.size)) + tiny;
             about.push(About { square, error, base });
         }
-        Ok((Self { is_cosine, model, queries, about }, inputs))
+        Ok((Self { is_cosine, isa: Isa::current()?, model, queries, about }, inputs))
     }
 }
 
@@ -137,19 +139,43 @@ impl Measure for Exact<'_> {
         }
     }
 
-    fn score(&self, query: usize, code: &[u8], list: u32) -> f32 {
-        let mut decoded = vec![0.0; self.model.codebooks.dim()];
-        decode(self.model, code.iter().copied(), list, &mut decoded);
-        let query_row = self.queries.row(query);
-        let query_row = query_row.as_slice().expect("standard layout");
-        if !self.is_cosine {
-            return -sum(query_row, &decoded, |q, x| (q - x) * (q - x)) as f32;
+    fn scores(&self, query: usize, codes: &[u8], lists: &[u32], scores: &mut [f32]) {
+        let row = self.queries.row(query);
+        let (square, is_cosine) = (self.about[query].square, self.is_cosine);
+        let query = row.as_slice().expect("standard layout");
+        isa::run(self.isa, Scores { model: self.model, is_cosine, square, query, codes, lists, scores });
+    }
+}
+
+/// The scores of some codes for a query.
+struct Scores<'a> {
+    model: &'a Model,
+    is_cosine: bool,
+    /// ‖q‖², for cosines.
+    square: f64,
+    query: &'a [f32],
+    codes: &'a [u8],
+    lists: &'a [u32],
+    scores: &'a mut [f32],
+}
+
+impl isa::Kernel for Scores<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: isa::Level>(self) {
+        let mut decoded = vec![0.0; self.query.len()];
+        let codes = self.codes.chunks_exact(self.model.codebooks.n_codebooks());
+        for ((code, &list), score) in codes.zip(self.lists).zip(self.scores) {
+            decode(self.model, code.iter().copied(), list, &mut decoded);
+            if !self.is_cosine {
+                *score = -sum(self.query, &decoded, |q, x| (q - x) * (q - x)) as f32;
+                continue;
+            }
+            let squares = self.square * sum(&decoded, &decoded, |x, y| x * y);
+            let cosine = sum(self.query, &decoded, |q, x| q * x) / squares.sqrt();
+            *score = if squares == 0.0 { 0.0 } else { cosine.clamp(-1.0, 1.0) as f32 };
         }
-        let squares = self.about[query].square * sum(&decoded, &decoded, |x, y| x * y);
-        if squares == 0.0 {
-            return 0.0;
-        }
-        (sum(query_row, &decoded, |q, x| q * x) / squares.sqrt()).clamp(-1.0, 1.0) as f32
     }
 }
 
@@ -162,7 +188,7 @@ fn lengths(least: f64, most: f64) -> (f64, f64) {
 }
 
 /// Σ_j term(a_j, b_j), in lanes.
-#[inline]
+#[inline(always)]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f64, f64) -> f64) -> f64 {
     let mut lanes = [0.0; LANES];
     let (a, a_rest) = a.as_chunks::<LANES>();

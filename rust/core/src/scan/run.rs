@@ -1,6 +1,7 @@
 //! How the work of a search is divided: which threads scan which codes for which queries, in what order, and how their
 //! finds are merged into the best of each query.
 
+use super::adjust::Measure;
 use super::brackets::{Brackets, Candidate};
 use super::finish::Finish;
 use super::plan::{GROUP, Plan};
@@ -265,17 +266,32 @@ impl Plan<'_> {
         }
         let candidates = brackets.into_candidates();
         if let Some(measure) = self.segments[0].adjust.measure() {
-            let measured =
-                candidates.par_iter().with_min_len(MEASURED).map(|&Candidate { segment, at, .. }| {
-                    let segment = &self.segments[segment];
-                    let code = segment.codes.codes(at).take(self.tables.n_tables()).collect::<Vec<u8>>();
-                    Key::new(measure.score(query, &code, segment.list), segment.position(at))
-                });
             // The search did not look for all vectors below the guess.
-            let measured = measured.filter(|key| key.score() >= guess).collect::<Vec<_>>();
+            let measured = candidates.par_chunks(MEASURED).flat_map_iter(|candidates| {
+                let keys = self.measured(query, measure, candidates);
+                keys.into_iter().filter(|key| key.score() >= guess)
+            });
+            let measured = measured.collect::<Vec<_>>();
             measured.into_iter().for_each(|key| best.push(key));
         }
         best.into_sorted()
+    }
+
+    /// Candidates with the scores that `measure` gives them.
+    fn measured(&self, query: usize, measure: &dyn Measure, candidates: &[Candidate]) -> Vec<Key> {
+        let m = self.tables.n_tables();
+        let (mut codes, mut lists) = (Vec::with_capacity(candidates.len() * m), Vec::new());
+        for &Candidate { segment, at, .. } in candidates {
+            let segment = &self.segments[segment];
+            codes.extend(segment.codes.codes(at).take(m));
+            lists.push(segment.list);
+        }
+        let mut scores = vec![0.0; candidates.len()];
+        measure.scores(query, &codes, &lists, &mut scores);
+        let key = |(candidate, score): (&Candidate, f32)| {
+            Key::new(score, self.segments[candidate.segment].position(candidate.at))
+        };
+        candidates.iter().zip(scores).map(key).collect()
     }
 }
 

@@ -57,15 +57,15 @@ impl Scorer<'_> {
     /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i
     /// / 64.
     pub(super) fn some(&self, first: usize, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
-        let is_done = self.adjust.n_columns() == 0
-            && match (self.layout.n_nibbles(), self.layout.n_lines()) {
-                (0, 8) => self.of_bytes::<8>(lines, vectors, scores),
-                (0, 16) => self.of_bytes::<16>(lines, vectors, scores),
-                (16, 8) => self.of_pairs::<8>(lines, vectors, scores),
-                (32, 16) => self.of_pairs::<16>(lines, vectors, scores),
-                (64, 32) => self.of_pairs::<32>(lines, vectors, scores),
-                _ => false,
-            };
+        let extra = self.adjust.n_columns();
+        let is_done = match (self.layout.n_nibbles(), self.layout.n_lines() - extra) {
+            (0, 8) => self.of_bytes::<8>(first, lines, vectors, scores),
+            (0, 16) => self.of_bytes::<16>(first, lines, vectors, scores),
+            (16, 8) if extra == 0 => self.of_pairs::<8>(lines, vectors, scores),
+            (32, 16) if extra == 0 => self.of_pairs::<16>(lines, vectors, scores),
+            (64, 32) if extra == 0 => self.of_pairs::<32>(lines, vectors, scores),
+            _ => false,
+        };
         if !is_done {
             let m = self.layout.n_lines();
             scores.extend(vectors.iter().map(|&at| {
@@ -75,20 +75,33 @@ impl Scorer<'_> {
         }
     }
 
-    /// [`some`](Self::some) for `M` lines of bytes: additions in the order of [`lane`](Self::lane), in a loop without a
+    /// [`some`](Self::some) for `M` codes in bytes: additions in the order of [`lane`](Self::lane), in a loop without a
     /// branch. Returns `false` if it is not for these tables.
-    fn of_bytes<const M: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
+    fn of_bytes<const M: usize>(
+        &self,
+        first: usize,
+        lines: &[Line],
+        vectors: &[u16],
+        scores: &mut Vec<f32>,
+    ) -> bool {
         let Some(tables) = self.tables.of_width::<MAX_CODEWORDS>() else { return false };
-        let Ok(tables) = <&[_; M]>::try_from(tables) else { return false };
-        let blocks = lines.as_chunks::<M>().0;
+        let Some(tables) = tables.first_chunk::<M>().filter(|_| tables.len() == M) else { return false };
+        let (begin, n_lines) = (scores.len(), self.layout.n_lines());
         scores.extend(vectors.iter().map(|&at| {
-            let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
+            let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
+            let lines = lines[block * n_lines..].first_chunk::<M>().expect("a whole block");
             let mut sum = self.base;
             for m in 0..M {
                 sum += tables[m][usize::from(lines[m][lane])];
             }
             sum
         }));
+        if let Adjust::Scale(_) | Adjust::Bias { .. } = self.adjust {
+            for (score, &at) in scores[begin..].iter_mut().zip(vectors) {
+                let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
+                *score = self.adjusted(*score, first + block, &lines[block * n_lines..][..n_lines], lane);
+            }
+        }
         true
     }
 

@@ -7,6 +7,7 @@ pub mod anneal;
 pub mod applied;
 pub mod coded;
 pub mod equations;
+pub mod halves;
 pub mod init;
 pub mod kmeans;
 pub mod lists;
@@ -22,14 +23,14 @@ pub use parameters::{Init, Training};
 pub use shards::{Local, Shards};
 
 use crate::codebooks::Codebooks;
-use crate::encode::{Centroids, Encode, Loss, encoder};
+use crate::encode::{Centroids, Encode, Encoding, Loss, Objective, encoder};
 use crate::error::Result;
 use crate::linalg::conjugate::System;
 use crate::monitor::Monitor;
 use crate::vectors::Vectors;
 use anneal::{pass_seed, perturbed};
 use moments::{Moments, pull};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use std::cell::Cell;
 
 /// Share of the variance below which a loss is considered rounding.
@@ -99,14 +100,17 @@ pub fn train_on<S: Shards>(
     training: &Training,
     monitor: &dyn Monitor,
 ) -> Result<Trained<S::Codes>> {
-    let passes = (training.annealed() + training.iterations() + 2) as u64;
+    let n = shards.shape().0;
+    let saved = if training.in_halves(n) { halves::iterations(training.annealed()) } else { 0 };
+    let most = training.iterations(n);
+    let passes = (training.annealed() - saved + most + 2) as u64;
     let pass = Cell::new(0);
     let run = TrainingRun::new(shards, training, monitor, passes, &pass)?;
     let (mut codebooks, mut codes) = run.start()?;
     let mut partial = false;
     // If there are no more vectors than codewords, the start is exact, and nothing is left to learn.
     let exact = run.objective(&codebooks, &codes)? <= EXACT * run.variance;
-    for iteration in 0..if exact { 0 } else { training.annealed() } {
+    for iteration in saved..if exact { saved } else { training.annealed() } {
         match shards.part(&codes, training.n_codewords, training.seed, iteration)? {
             None => (codebooks, codes) = run.annealed(&codebooks, &codes, iteration)?,
             Some((part, own)) => {
@@ -128,7 +132,7 @@ pub fn train_on<S: Shards>(
         })?;
     }
     let mut history = vec![run.objective(&codebooks, &codes)?];
-    for iteration in 0..if exact { 0 } else { training.iterations() } {
+    for iteration in 0..if exact { 0 } else { most } {
         let before = history[iteration];
         let better = run.update(&codebooks, &codes, before)?;
         let (better_codes, now) = run.improve(&better, &codes)?;
@@ -195,14 +199,51 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
         let codebooks = match &self.training.init {
             Init::Codebooks(codebooks) => codebooks.clone(),
             Init::Random => init::random_vectors(&sample()?.view(), m, k, selection, seed)?,
+            Init::Residual if self.training.in_halves(n) => self.halves()?,
             Init::Residual => {
                 let sample = sample()?;
                 let start = |x: &dyn Vectors| init::residual_kmeans(x, m, k, selection, seed, &self.quiet());
                 init::along(&sample.view(), self.training.objective.directions.as_ref(), start)?
             }
         };
-        let codes = self.pass(&codebooks, |encoder, monitor| self.shards.encode(encoder, monitor))?;
+        // Iterations with noise will improve the codes of their parts.
+        let encoding = if self.training.in_halves(n) { Encoding::Greedy } else { self.training.encoding };
+        let work = |encoder: &dyn Encode, monitor: &dyn Monitor| self.shards.encode(encoder, monitor);
+        let codes = self.pass_with(encoding, &codebooks, work)?;
         Ok((codebooks, codes))
+    }
+
+    /// Codebooks whose first half is trained on a sample of the vectors, and the other on what that leaves.
+    fn halves(&self) -> Result<Codebooks> {
+        let &Training { n_codebooks: m, n_codewords: k, selection, encoding, seed, .. } = self.training;
+        let (n, d) = self.shards.shape();
+        let (rows, weights) = halves::sample(n, d, self.shards.weights(), k, seed)?;
+        let mut x = self.shards.sample(&rows)?;
+        let directions = self.training.objective.directions.clone();
+        let half = |x: &Array2<f32>, n_codebooks, seed| {
+            let training = Training {
+                n_codebooks,
+                objective: Objective { loss: Loss::RECONSTRUCTION, directions: directions.clone() },
+                anneal: halves::iterations(self.training.annealed()),
+                max_iter: Some(halves::ITERATIONS),
+                tolerance: 0.0,
+                seed,
+                ..self.training.clone()
+            };
+            let x = x.view();
+            let trained = train_on(&Local::new(&x, weights.clone())?, &training, &self.quiet())?;
+            Result::Ok((trained.codebooks, training.objective))
+        };
+        let (first, objective) = half(&x, m - m / 2, seed)?;
+        let encoding = encoding.for_training(pass_seed(seed, halves::PASS));
+        let codes = encoder(&first, selection, &objective, encoding)?.encode(&x.view(), &self.quiet())?;
+        x -= &first.decode(codes.view(), &self.quiet())?;
+        if x.iter().any(|x| !x.is_finite()) {
+            return Err(equations::too_large());
+        }
+        let (second, _) = half(&x, m / 2, seed.wrapping_add(1))?;
+        let both = ndarray::concatenate(Axis(0), &[first.view(), second.view()]).expect("equal shapes");
+        Codebooks::new(both)
     }
 
     /// Improved codes, and the objective.
@@ -267,7 +308,17 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
         codebooks: &Codebooks,
         work: impl FnOnce(&dyn Encode, &dyn Monitor) -> Result<T>,
     ) -> Result<T> {
-        let &Training { selection, encoding, seed, ref objective, .. } = self.training;
+        self.pass_with(self.training.encoding, codebooks, work)
+    }
+
+    /// A [`pass`](Self::pass) with another encoding.
+    fn pass_with<T>(
+        &self,
+        encoding: Encoding,
+        codebooks: &Codebooks,
+        work: impl FnOnce(&dyn Encode, &dyn Monitor) -> Result<T>,
+    ) -> Result<T> {
+        let &Training { selection, seed, ref objective, .. } = self.training;
         let pass = self.pass.replace(self.pass.get() + 1);
         let encoder = encoder(codebooks, selection, objective, encoding.for_training(pass_seed(seed, pass)))?;
         let passes = self.passes;
@@ -299,10 +350,10 @@ impl Monitor for PassProgress<'_> {
 mod tests {
     use super::*;
     use crate::codebooks::Selection;
-    use crate::encode::{Encoding, Objective, Start};
+    use crate::encode::Start;
     use crate::error::Error;
     use crate::vectors::basis::Directions;
-    use ndarray::{Axis, array};
+    use ndarray::array;
 
     fn pseudo(n: usize, d: usize) -> Array2<f32> {
         Array2::from_shape_fn((n, d), |(i, j)| ((i * 31 + j * 17) % 101) as f32 + (i * j % 7) as f32)

@@ -2,6 +2,7 @@
 
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Objective, Start};
+use crate::train::halves;
 
 /// The start of training.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +35,8 @@ pub struct Training {
     pub weight_power: f64,
     /// Iterations with noise, which are part of the start; for local search only.
     pub anneal: usize,
-    /// The most iterations after that; `None` means 16 after iterations with noise, and 24 without.
+    /// The most iterations after that; `None` means 16 after iterations with noise (8 after a start in halves), and 24
+    /// without.
     pub max_iter: Option<usize>,
     /// Training ends when an iteration lowers the objective by less than this fraction of it.
     pub tolerance: f64,
@@ -63,10 +65,21 @@ impl Training {
 }
 
 impl Training {
-    /// The most iterations after those with noise.
+    /// Whether training of `n` vectors starts with half of the codebooks: see [`halves`].
     #[must_use]
-    pub fn iterations(&self) -> usize {
-        self.max_iter.unwrap_or(if self.annealed() > 0 { 16 } else { 24 })
+    pub fn in_halves(&self, n: usize) -> bool {
+        let apart = self.init == Init::Residual && !self.selection.is_shared();
+        apart && self.annealed() > 1 && halves::pay(n, self.n_codebooks, self.n_codewords)
+    }
+
+    /// The most iterations after those with noise, for `n` vectors.
+    #[must_use]
+    pub fn iterations(&self, n: usize) -> usize {
+        self.max_iter.unwrap_or(match (self.annealed() > 0, self.in_halves(n)) {
+            (false, _) => 24,
+            (true, false) => 16,
+            (true, true) => 8,
+        })
     }
 }
 

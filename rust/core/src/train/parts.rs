@@ -30,7 +30,29 @@ pub fn drawn(
     seed: u64,
     iteration: usize,
 ) -> Result<Option<Part>> {
-    let count = PER_CODEWORD * n_codewords;
+    let mut count = size(n_codewords);
+    if let Some(weights) = weights {
+        let (sum, squares) = weights.iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
+        // As many rows with equal weights would carry the same information.
+        let effective = if squares > 0.0 { sum * sum / squares / n as f64 } else { 1.0 };
+        count = (count as f64 * effective.clamp(LEAST, 1.0)) as usize;
+    }
+    draw(n, weights, count, seed, iteration)
+}
+
+/// The number of vectors in a part, unless few of them hold most of the weight.
+pub(super) fn size(n_codewords: usize) -> usize {
+    PER_CODEWORD * n_codewords
+}
+
+/// Like [`drawn`], `count` rows.
+pub(super) fn draw(
+    n: usize,
+    weights: Option<&[f64]>,
+    count: usize,
+    seed: u64,
+    iteration: usize,
+) -> Result<Option<Part>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(STREAM + iteration as u64);
     let Some(weights) = weights else {
@@ -44,15 +66,11 @@ pub fn drawn(
     if weights.len() != n {
         return Err(argument!("sample_weight", "has {} entries, X has {n} rows", weights.len()));
     }
-    let (sum, squares) = weights.iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
-    // As many rows with equal weights would carry the same information.
-    let effective = if squares > 0.0 { sum * sum / squares / n as f64 } else { 1.0 };
-    let count = (count as f64 * effective.clamp(LEAST, 1.0)) as usize;
     let mut rows: Vec<usize> = (0..n).filter(|&row| weights[row] > 0.0).collect();
     if rows.len() <= count {
         return Ok(None);
     }
-    let mean = sum / rows.len() as f64;
+    let mean = weights.iter().sum::<f64>() / rows.len() as f64;
     let chances = chances(rows.iter().map(|&row| 1.0 + weights[row] / mean).collect(), count);
     // Systematic sampling: a grid with a random offset over the probabilities, laid end to end in random order.
     let mut order: Vec<usize> = (0..rows.len()).collect();

@@ -38,6 +38,9 @@ pub trait Shards {
     /// See [`moments`](Self::moments).
     fn sample(&self, rows: &[usize]) -> Result<Array2<f32>>;
 
+    /// The weight of each vector, if they are not all 1.
+    fn weights(&self) -> Option<&[f64]>;
+
     /// Encodes every vector.
     ///
     /// # Errors
@@ -316,6 +319,10 @@ impl Shards for Local<'_> {
 
     fn sample(&self, rows: &[usize]) -> Result<Array2<f32>> {
         self.with_rest(None, |x| read_rows(x, rows))
+    }
+
+    fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
     }
 
     fn encode(&self, encoder: &dyn Encode, monitor: &dyn Monitor) -> Result<Self::Codes> {

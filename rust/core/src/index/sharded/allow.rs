@@ -47,12 +47,18 @@ impl Shards {
     /// # Errors
     /// The mask has a different length, or the monitor cancels.
     pub fn allow_mask(&self, mask: &[bool], monitor: &dyn Monitor) -> Result<Allowed> {
-        if mask.len() != self.len() {
-            let (have, n) = (mask.len(), self.len());
-            return Err(argument!("filter", "has {have} entries, the index holds {n} vectors"));
-        }
-        let bits = Some(self.marked(mask.iter().copied(), monitor)?);
-        Ok(Allowed { bits, ..Allowed::default() })
+        self.allow_row(Marks::new(ArrayView2::from_shape((1, mask.len()), mask).expect("one row")), monitor)
+    }
+
+    /// Like [`allow_mask`](Self::allow_mask), with a mask that is packed already, as a matrix of one row.
+    ///
+    /// # Errors
+    /// The errors of [`allow_mask`](Self::allow_mask).
+    pub fn allow_row(&self, mask: Marks, monitor: &dyn Monitor) -> Result<Allowed> {
+        mask.check_row(self.len())?;
+        let bits =
+            mask.rows().map(|row| self.marked(row, monitor)).next().unwrap_or_else(|| Ok(Vec::new()))?;
+        Ok(Allowed { bits: Some(bits), ..Allowed::default() })
     }
 
     /// For each query, allows the vectors with the ids `ids[starts[query]..starts[query + 1]]`; those that are not in
