@@ -207,7 +207,7 @@ def test_fewer_iterations_follow_a_start_in_halves(halves):
     X, q = halves
     assert len(q.history_) == 2
     free = cc.CompositionalCodes(33, 32, loss=cc.InnerProduct(4.0, 2.0), effort="low", tol=0, n_groups=1).fit(X)
-    assert len(free.history_) == 1 + 4 // 2
+    assert len(free.history_) == 1 + 4 // 4
 
 
 def test_the_defaults_of_both_loops_are_the_same():

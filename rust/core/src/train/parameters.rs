@@ -35,7 +35,7 @@ pub struct Training {
     pub weight_power: f64,
     /// Iterations with noise, which are part of the start; for local search only.
     pub anneal: usize,
-    /// The most iterations after that; `None` means 16 after iterations with noise (8 after a start in halves), and 24
+    /// The most iterations after that; `None` means 16 after iterations with noise (4 after a start in halves), and 24
     /// without.
     pub max_iter: Option<usize>,
     /// Training ends when an iteration lowers the objective by less than this fraction of it.
@@ -78,7 +78,7 @@ impl Training {
         self.max_iter.unwrap_or(match (self.annealed() > 0, self.in_halves(n)) {
             (false, _) => 24,
             (true, false) => 16,
-            (true, true) => 8,
+            (true, true) => 4,
         })
     }
 }
