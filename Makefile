@@ -157,6 +157,7 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/kinds.py --tiny
 	$(BIN)/python benches/upper.py --tiny
 	$(BIN)/python benches/exclude.py --tiny
+	$(BIN)/python benches/before.py --tiny --fits "the words of the demo;3 × 2"
 	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
 
 clean: ## Remove what was built

@@ -172,12 +172,12 @@ def test_both_loops_start_in_the_same_halves(halves):
 
 def test_halves_are_trained_wherever_the_vectors_are(halves):
     """The sample comes by weight, so its weights have to come along."""
-    X, q = halves
+    X, _ = halves
     norms = _core.norms(X, None)
     weights = _core.weights_by_norm(norms, 2.0)
     cut = np.split(np.arange(len(X)), [100, 100, 4000])
     parts = Parts([Local(X[rows], weights[rows]) for rows in cut if len(rows)])
-    settings = {"max_iter": 0, "max_iter_halves": 0, "tol": 0.0, "ridge": 1e-3, "seed": 0, "shrinkage": 4.0, "anneal": 5}
+    settings = {"max_iter": 0, "max_iter_halves": 0, "tol": 0.0, "ridge": 1e-3, "seed": 0, "anneal": 5}
     encoder = encoders.as_encoder("local-search")
     both = [
         Trainer(shards, 33, 32, "group", encoder=encoder, objective=Objective(4.0), **settings).start()
