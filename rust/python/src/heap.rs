@@ -69,13 +69,7 @@ mod pages {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping does not touch existing ones.
         let at = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
-        if at == libc::MAP_FAILED {
-            return null_mut();
-        }
-        // In large pages, where the system has any: touching as many small ones takes longer than filling them.
-        // SAFETY: advice about pages that were just mapped changes nothing in them.
-        unsafe { libc::madvise(at, size, libc::MADV_HUGEPAGE) };
-        at.cast()
+        if at == libc::MAP_FAILED { null_mut() } else { at.cast() }
     }
 
     /// Returns what `map` or `remap` allocated.
