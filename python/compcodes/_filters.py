@@ -32,6 +32,8 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
     Names that each query is limited to may well be unknown, and so may ids that are excluded; but if all excluded keys
     are unknown, they may be of the wrong type. Masks and ranges do not name individual vectors.
     """
+    if allowed is None and excluded is None:
+        return
     if isinstance(excluded, tuple):  # of each query
         excluded = excluded[1]
     for name, names, outcome in (("filter", allowed, "found"), ("exclude", excluded, "excluded")):

@@ -10,7 +10,7 @@ use compcodes::encode;
 use compcodes::train::moments::{self, Moments};
 use compcodes::train::reseed as seeding;
 use compcodes::train::{Init, Training, anneal, weights};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -48,7 +48,12 @@ pub(crate) fn decode<'py>(
     let books = self::codebooks(codebooks, "codebooks")?;
     let codes = self::codes(codes, "codes")?;
     let codes = codes.as_array();
-    Ok(run(py, n_jobs, None, |monitor| books.decode(codes, monitor))?.into_pyarray(py))
+    // NumPy's own memory: it keeps some for results to come, and takes large pages for large ones.
+    let sums = PyArray2::zeros(py, [codes.nrows(), books.dim()], false);
+    let mut out = sums.readwrite();
+    let out = out.as_array_mut();
+    run(py, n_jobs, None, |monitor| books.add_decoded(codes, out, monitor))?;
+    Ok(sums)
 }
 
 /// Loss of each row, (n,) f64.

@@ -9,7 +9,7 @@ use crate::error::{Result, argument};
 use crate::monitor::{Counter, Monitor};
 pub use grouping::Grouping;
 pub use groups::Groups;
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayViewMut2};
 pub use selection::Selection;
 
 /// The most codebooks a model may have: one byte of code each.
@@ -144,20 +144,31 @@ impl Codebooks {
     /// # Errors
     /// See [`check_codes`](Self::check_codes); or the monitor cancels.
     pub fn decode(&self, codes: ArrayView2<'_, u8>, monitor: &dyn Monitor) -> Result<Array2<f32>> {
-        self.decode_from(Array2::zeros((codes.nrows(), self.dim())), codes, monitor)
+        let mut out = Array2::zeros((codes.nrows(), self.dim()));
+        self.add_decoded(codes, out.view_mut(), monitor)?;
+        Ok(out)
     }
 
-    /// Like [`decode`](Self::decode), but adds the codewords to the rows of `out` (n, d).
-    pub(crate) fn decode_from(
+    /// Adds to each row of `out` (n, d) the codewords of a row of `codes` (n, M), in the order m = 0 … M−1.
+    ///
+    /// # Errors
+    /// See [`check_codes`](Self::check_codes); `out` has another shape or is not in standard layout; or the monitor
+    /// cancels.
+    pub fn add_decoded(
         &self,
-        mut out: Array2<f32>,
         codes: ArrayView2<'_, u8>,
+        mut out: ArrayViewMut2<'_, f32>,
         monitor: &dyn Monitor,
-    ) -> Result<Array2<f32>> {
+    ) -> Result<()> {
         use rayon::prelude::*;
         self.check_codes(codes)?;
+        let wanted = [codes.nrows(), self.dim()];
+        let shape = out.shape().to_vec();
+        let Some(rows) = out.as_slice_mut().filter(|_| shape == wanted) else {
+            return Err(argument!("out", "has shape {shape:?}, want {wanted:?} in standard layout"));
+        };
         let counter = Counter::new(monitor, codes.nrows() as u64);
-        let chunks = out.as_slice_mut().expect("fresh").par_chunks_mut(DECODED * self.dim()).enumerate();
+        let chunks = rows.par_chunks_mut(DECODED * self.dim()).enumerate();
         chunks.try_for_each(|(i, rows)| {
             for (row, code) in rows.chunks_exact_mut(self.dim()).zip(codes.outer_iter().skip(i * DECODED)) {
                 for (m, &code) in code.iter().enumerate() {
@@ -166,7 +177,6 @@ impl Codebooks {
                 }
             }
             counter.add((rows.len() / self.dim()) as u64)
-        })?;
-        Ok(out)
+        })
     }
 }

@@ -183,8 +183,10 @@ impl PackedCodes {
             .with_min_len(64)
             .for_each(|(block, lines)| {
                 let first = head + block * BLOCK;
-                for lane in 0..BLOCK.min(codes.nrows() - first) {
-                    write(layout, lines, lane, codes.row(first + lane));
+                let rows = first..codes.nrows().min(first + BLOCK);
+                match codes.slice(s![rows.clone(), ..]).as_slice() {
+                    Some(whole) if rows.len() == BLOCK && layout.n_pairs() == 0 => transpose(whole, lines),
+                    _ => rows.enumerate().for_each(|(lane, row)| write(layout, lines, lane, codes.row(row))),
                 }
             });
         Ok(())
@@ -230,6 +232,40 @@ fn write(layout: Layout, lines: &mut [Line], lane: usize, codes: ArrayView1<'_, 
         line[lane] = low & 15 | high << 4;
     }
     bytes.iter_mut().zip(codes).for_each(|(line, code)| line[lane] = code);
+}
+
+/// Writes a block whose codes take a byte each: its lines are the columns of `codes` (64, M).
+///
+/// Eight codes of eight vectors at a time, since reading or writing single bytes takes several times as long.
+fn transpose(codes: &[u8], lines: &mut [Line]) {
+    let n_lines = lines.len();
+    for (tile, lines) in lines.chunks_mut(8).enumerate() {
+        for (eight, rows) in codes.chunks_exact(8 * n_lines).enumerate() {
+            let mut square = [0; 8];
+            for (row, codes) in square.iter_mut().zip(rows.chunks_exact(n_lines)) {
+                *row = match codes[8 * tile..].first_chunk() {
+                    Some(&bytes) => u64::from_le_bytes(bytes),
+                    None => codes[8 * tile..].iter().rev().fold(0, |row, &code| row << 8 | u64::from(code)),
+                };
+            }
+            for (line, column) in lines.iter_mut().zip(transposed(square)) {
+                line[8 * eight..][..8].copy_from_slice(&column.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Byte i of row j becomes byte j of row i: blocks of 4 × 4 bytes off the diagonal change places, then 2 × 2, then 1 × 1.
+fn transposed(mut square: [u64; 8]) -> [u64; 8] {
+    for (step, mask) in [(4, 0x0000_0000_FFFF_FFFF), (2, 0x0000_FFFF_0000_FFFF), (1, 0x00FF_00FF_00FF_00FF)] {
+        for row in (0..8).filter(|row| row & step == 0) {
+            let (low, high) = (square[row], square[row + step]);
+            let swapped = (low >> (8 * step) ^ high) & mask;
+            square[row] = low ^ swapped << (8 * step);
+            square[row + step] = high ^ swapped;
+        }
+    }
+    square
 }
 
 impl Clone for PackedCodes {
@@ -404,6 +440,8 @@ mod tests {
             }
             prop_assert_eq!(packed.view().unpack(), &want);
             prop_assert_eq!(&packed, &PackedCodes::pack(want.view()).unwrap());
+            let columns = want.t().as_standard_layout().into_owned();
+            prop_assert_eq!(&packed, &PackedCodes::pack(columns.t()).unwrap());
             let view = PackedView::new(packed.view().as_bytes(), want.nrows(), m).unwrap();
             prop_assert_eq!(&PackedCodes::from_view(view).unwrap(), &packed);
             for n in (0..want.nrows()).step_by(37) {

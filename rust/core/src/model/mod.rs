@@ -90,7 +90,9 @@ impl Model {
             return self.codebooks.decode(codes, monitor);
         };
         let rows: Vec<usize> = lists.iter().map(|&list| list as usize).collect();
-        self.codebooks.decode_from(centroids.view().select(Axis(0), &rows), codes, monitor)
+        let mut sums = centroids.view().select(Axis(0), &rows);
+        self.codebooks.add_decoded(codes, sums.view_mut(), monitor)?;
+        Ok(sums)
     }
 
     /// The codes of `x` (n, d) by `encoder`, which must be that of the model; with centroids, for vectors in these
