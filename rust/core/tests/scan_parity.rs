@@ -57,7 +57,7 @@ const KINDS: [Kind; 16] = [
     ("magnitudes apart", |r, m| r.unit() * 10f32.powi(m as i32 % 7 * 4 - 12)),
 ];
 
-/// Kinds of codes: all alike likely, constant, two far apart, skewed.
+/// Kinds of codes: uniform, constant, two far apart, skewed.
 const CODES: [fn(&mut Random) -> usize; 4] =
     [|r| r.below(256), |_| 3, |r| r.below(2) * 255, |r| r.below(16) * r.below(16)];
 
@@ -81,11 +81,11 @@ impl Measure for Sums<'_> {
         (low + least, high + most)
     }
 
-    fn scores(&self, query: usize, codes: &[u8], _lists: &[u32], scores: &mut [f32]) {
+    fn scores(&self, query: usize, codes: &[u8], _lists: &[u32], scores: &mut [f64]) {
         for (code, score) in codes.chunks(self.tables.n_tables()).zip(scores) {
             let tables = self.tables.query(query).iter().zip(code);
             let sum: f64 = tables.map(|(table, &code)| f64::from(table[usize::from(code)])).sum();
-            *score = (sum + f64::from(number(code, self.size))) as f32;
+            *score = sum + f64::from(number(code, self.size));
         }
     }
 }
@@ -109,8 +109,13 @@ fn define(
     scores.collect()
 }
 
+fn wide(scores: Vec<f32>) -> Vec<f64> {
+    scores.into_iter().map(f64::from).collect()
+}
+
+/// The best by these scores, which are rounded to f32 in the end.
 fn full_sort(
-    scores: &[Vec<f32>],
+    scores: &[Vec<f64>],
     allowed: impl Fn(usize, usize) -> bool,
     position: impl Fn(usize) -> u64,
     k: usize,
@@ -126,7 +131,7 @@ fn full_sort(
         };
         order.sort_by(better);
         for (rank, &n) in order.iter().take(k).enumerate() {
-            hits.scores[[query, rank]] = scores[n];
+            hits.scores[[query, rank]] = scores[n] as f32;
             hits.positions[[query, rank]] = position(n) as i64;
         }
     }
@@ -309,10 +314,10 @@ fn run(case: &Case, (kind, entry): Kind, seed: u64) {
                 let mut score = [0.0];
                 measure.scores(query, &code.to_vec(), &[0], &mut score);
                 let [score] = score;
-                if score.is_nan() { f32::NEG_INFINITY } else { score }
+                if score.is_nan() { f64::NEG_INFINITY } else { score }
             })
             .collect(),
-        _ => define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted),
+        _ => wide(define(codes.view(), &tables, query, |n| base(query, n).unwrap_or(0.0), adjusted)),
     });
     let is_allowed =
         |query, n: usize| allowed[n / 64] >> (n % 64) & 1 > 0 && base(query, n).is_some() && own(query, n);
@@ -404,7 +409,7 @@ fn a_guess_that_is_too_high() {
         let tables = Tables::from_array(tables.view()).unwrap();
         let packed = PackedCodes::pack(codes.view()).unwrap();
         let scores = define(codes.view(), &tables, 0, |_| 0.0, |score, _| score);
-        let want = full_sort(&[scores], |_, _| true, |n| n as u64, k);
+        let want = full_sort(&[wide(scores)], |_, _| true, |n| n as u64, k);
         let segments = [Segment::new(packed.view())];
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let got = search(&segments, Probes::All, &tables, k, isa, &()).unwrap();

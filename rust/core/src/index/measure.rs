@@ -1,7 +1,7 @@
 //! Distances and cosines: the exact scores of approximations, and bounds on how far table sums may be from them.
 //!
-//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it, and rounded to
-//! f32:
+//! A score is computed in f64 from the query and x̄ as [`decode`](crate::Codebooks::decode) gives it; it is rounded to f32
+//! when the order has been determined:
 //!
 //! > −‖q − x̄‖², and ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), or 0 where q or x̄ is 0
 //!
@@ -139,7 +139,7 @@ impl Measure for Exact<'_> {
         }
     }
 
-    fn scores(&self, query: usize, codes: &[u8], lists: &[u32], scores: &mut [f32]) {
+    fn scores(&self, query: usize, codes: &[u8], lists: &[u32], scores: &mut [f64]) {
         let row = self.queries.row(query);
         let (square, is_cosine) = (self.about[query].square, self.is_cosine);
         let query = row.as_slice().expect("standard layout");
@@ -156,7 +156,7 @@ struct Scores<'a> {
     query: &'a [f32],
     codes: &'a [u8],
     lists: &'a [u32],
-    scores: &'a mut [f32],
+    scores: &'a mut [f64],
 }
 
 impl isa::Kernel for Scores<'_> {
@@ -169,12 +169,12 @@ impl isa::Kernel for Scores<'_> {
         for ((code, &list), score) in codes.zip(self.lists).zip(self.scores) {
             decode(self.model, code.iter().copied(), list, &mut decoded);
             if !self.is_cosine {
-                *score = -sum(self.query, &decoded, |q, x| (q - x) * (q - x)) as f32;
+                *score = -sum(self.query, &decoded, |q, x| (q - x) * (q - x));
                 continue;
             }
             let squares = self.square * sum(&decoded, &decoded, |x, y| x * y);
             let cosine = sum(self.query, &decoded, |q, x| q * x) / squares.sqrt();
-            *score = if squares == 0.0 { 0.0 } else { cosine.clamp(-1.0, 1.0) as f32 };
+            *score = if squares == 0.0 { 0.0 } else { cosine.clamp(-1.0, 1.0) };
         }
     }
 }

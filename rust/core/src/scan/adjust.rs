@@ -52,9 +52,9 @@ pub trait Measure: Sync {
     /// Bounds of the score.
     fn bracket(&self, query: usize, sums: (f64, f64), within: (f64, f64)) -> (f64, f64);
 
-    /// The scores of vectors with codes `codes` (n, M), row after row, in segments of lists `lists` (n), rounded to f32
-    /// from more exact values.
-    fn scores(&self, query: usize, codes: &[u8], lists: &[u32], scores: &mut [f32]);
+    /// The scores of vectors with codes `codes` (n, M), row after row, in segments of lists `lists` (n); NaN
+    /// counts as −∞.
+    fn scores(&self, query: usize, codes: &[u8], lists: &[u32], scores: &mut [f64]);
 }
 
 impl fmt::Debug for Adjust<'_> {

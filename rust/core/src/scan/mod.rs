@@ -3,8 +3,8 @@
 //! **The result** is defined to the bit, whatever the instruction set, number of threads, batch or chunk size: the k
 //! best by descending score, then ascending position, where a score is the sum of f32 table entries added in the order
 //! m = 0 … M−1, starting from the probe's base, times the scale or plus the bias if there is one; NaN counts as −∞. If
-//! a [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure, to its last
-//! bit.
+//! a [`Measure`] scores, the table sums only bound its scores, and the k best are those by the measure: scores in f64,
+//! rounded to f32 once they are in order.
 //!
 //! **How it works.** A `plan` divides the work: who scans which codes, in what order. Each query keeps the k best so
 //! far, which give a floor. `bounds` turns the floor and the query's tables into byte tables and a limit; a `kernel`
@@ -22,6 +22,7 @@ mod plan;
 mod run;
 mod scanner;
 mod score;
+pub(crate) mod scored;
 mod segment;
 pub mod tables;
 pub(crate) mod topk;

@@ -6,6 +6,7 @@ use super::brackets::{Brackets, Candidate};
 use super::finish::Finish;
 use super::plan::{GROUP, Plan};
 use super::scanner::{CALL, Found, Scanner};
+use super::scored::{self, Scored};
 use super::segment::Probe;
 use super::topk::{Key, TopK};
 use crate::codes::packed::BLOCK;
@@ -264,21 +265,18 @@ impl Plan<'_> {
                 Found::Bracketed(candidates) => candidates.into_iter().for_each(|one| brackets.push(one)),
             }
         }
+        let Some(measure) = self.segments[0].adjust.measure() else { return best.into_sorted() };
         let candidates = brackets.into_candidates();
-        if let Some(measure) = self.segments[0].adjust.measure() {
-            // The search did not look for all vectors below the guess.
-            let measured = candidates.par_chunks(MEASURED).flat_map_iter(|candidates| {
-                let keys = self.measured(query, measure, candidates);
-                keys.into_iter().filter(|key| key.score() >= guess)
-            });
-            let measured = measured.collect::<Vec<_>>();
-            measured.into_iter().for_each(|key| best.push(key));
-        }
-        best.into_sorted()
+        // The search did not look for all vectors below the guess, which is compared as results are: rounded.
+        let measured = candidates.par_chunks(MEASURED).flat_map_iter(|candidates| {
+            let scored = self.measured(query, measure, candidates);
+            scored.into_iter().filter(|scored| scored.score as f32 >= guess)
+        });
+        scored::best(measured.collect(), k)
     }
 
     /// Candidates with the scores that `measure` gives them.
-    fn measured(&self, query: usize, measure: &dyn Measure, candidates: &[Candidate]) -> Vec<Key> {
+    fn measured(&self, query: usize, measure: &dyn Measure, candidates: &[Candidate]) -> Vec<Scored> {
         let m = self.tables.n_tables();
         let (mut codes, mut lists) = (Vec::with_capacity(candidates.len() * m), Vec::new());
         for &Candidate { segment, at, .. } in candidates {
@@ -288,10 +286,11 @@ impl Plan<'_> {
         }
         let mut scores = vec![0.0; candidates.len()];
         measure.scores(query, &codes, &lists, &mut scores);
-        let key = |(candidate, score): (&Candidate, f32)| {
-            Key::new(score, self.segments[candidate.segment].position(candidate.at))
+        let scored = |(candidate, score): (&Candidate, f64)| {
+            let score = if score.is_nan() { f64::NEG_INFINITY } else { score };
+            Scored::new(score, self.segments[candidate.segment].position(candidate.at))
         };
-        candidates.iter().zip(scores).map(key).collect()
+        candidates.iter().zip(scores).map(scored).collect()
     }
 }
 

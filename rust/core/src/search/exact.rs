@@ -7,7 +7,6 @@
 
 use super::margin::{Margin, Rounding, UNBOUNDED};
 use super::scaled::{Chunk, Inputs, center, largest, longer, power};
-use super::scored;
 use super::shortlist::{Candidate, Shortlist};
 use crate::error::{Result, argument};
 use crate::isa::{self, Isa, Kernel, Level};
@@ -15,6 +14,7 @@ use crate::linalg::gemm::{Tiles, multiply};
 use crate::monitor::{Counter, Monitor};
 use crate::parallel;
 use crate::scan::Hits;
+use crate::scan::scored;
 use crate::scan::topk::Key;
 use crate::vectors::metric::{Metric, Scorer, normalise, squared_distance};
 use crate::vectors::{Vectors, check_dim, read_finite};

@@ -5,7 +5,6 @@ pub mod hamming;
 mod margin;
 pub mod rerank;
 mod scaled;
-mod scored;
 mod shortlist;
 
 #[cfg(test)]

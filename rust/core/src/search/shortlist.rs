@@ -1,6 +1,6 @@
 //! The rows that may be among the k best of a query, while scores are only known to within two bounds.
 
-use super::scored::Scored;
+use crate::scan::scored::Scored;
 
 /// A row and the bounds on its score: `lower` and `lower + width`, which are equal once it has been computed in f64.
 #[derive(Clone, Copy, Debug, PartialEq)]

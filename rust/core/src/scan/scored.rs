@@ -1,28 +1,28 @@
 //! Exact scores, and their order.
 
-use crate::scan::topk::Key;
+use super::topk::Key;
 use std::cmp::Ordering;
 
-/// A row and its score, which is not NaN.
+/// A position and its score, which is not NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Scored {
-    score: f64,
-    row: u32,
+pub(crate) struct Scored {
+    pub(crate) score: f64,
+    position: u64,
 }
 
 impl Scored {
-    pub(super) fn new(score: f64, row: u32) -> Self {
-        Self { score: score + 0.0, row } // −0 is 0
+    pub(crate) fn new(score: f64, position: impl Into<u64>) -> Self {
+        Self { score: score + 0.0, position: position.into() } // −0 is 0
     }
 
-    /// The larger score first; ties go to the lower row. Scores are compared before they are rounded to f32.
-    pub(super) fn order(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
+    /// The larger score first; ties go to the lower position. Scores are compared before they are rounded to f32.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then(self.position.cmp(&other.position))
     }
 }
 
 /// The `k` best, best first, in the form of results: scores rounded to f32.
-pub(super) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
+pub(crate) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
     if scored.len() > k {
         if k > 0 {
             scored.select_nth_unstable_by(k - 1, Scored::order);
@@ -37,5 +37,5 @@ pub(super) fn best(mut scored: Vec<Scored>, k: usize) -> Vec<Key> {
     for run in sorted.chunk_by_mut(|a, b| a.score as f32 == b.score as f32) {
         run.sort_unstable_by(Scored::order);
     }
-    sorted.iter().map(|scored| Key::new(scored.score as f32, scored.row)).collect()
+    sorted.iter().map(|scored| Key::new(scored.score as f32, scored.position)).collect()
 }
