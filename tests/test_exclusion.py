@@ -210,3 +210,77 @@ def test_keys_on_their_way_are_a_sequence():
     assert _core.ids_of_each([[1, 2], (3,), {4}, frozenset()])[1].tolist() == [1, 2, 3, 4]
     for other in ([[True]], [[2**63]], [[1.0]], [np.arange(2)], [[np.int64(1)]]):
         assert _core.ids_of_each(other) is None
+
+
+@pytest.mark.parametrize("limit", ["filter", "exclude"])
+@pytest.mark.parametrize("kind", ["ids", "keys", "shards"])
+def test_long_ranges_of_each_query_are_those_of_the_ids_there_are(quantizer, X, Q, tmp_path, kind, limit):
+    n = 300
+    if kind == "shards":
+        index = cc.ShardedIndex.create(tmp_path / "index", quantizer).add(X[:n])
+    else:
+        index = cc.Index(quantizer, keys=kind == "keys").add(X[:n], range(n) if kind == "keys" else None)
+    ranges = [range(3), range(5, 10**10, 2), range(10**30, -(10**9), -7), range(2**63, 2**70), range(7, 2**70, 2**64)]
+    short = [[id for id in range(n) if id in ids] for ids in ranges]
+    for own, want in ((ranges, short), (ranges[2:3] * 5, short[2:3] * 5)):
+        got, expected = (index.search(Q[:5], 9, **{limit: form}) for form in (own, want))
+        np.testing.assert_array_equal(got[1], expected[1])
+        assert (
+            index.search_above(Q[:5], -1e3, **{limit: own}).ids == index.search_above(Q[:5], -1e3, **{limit: want}).ids
+        ).all()
+    one, same = (index.search(Q[:5], 9, **{limit: form})[1] for form in (ranges[1], short[1]))
+    np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_ranges_of_ids_that_are_too_long_are_refused_unread(quantizer, X, keyed):
+    index = cc.Index(quantizer, keys=keyed).add(X[:20], range(20))
+    for change in (index.remove, index.reconstruct):
+        with pytest.raises(ValueError, match="^ids are a range of 100000000000, and the index holds 20 vectors"):
+            change(range(10**11))
+    for change in (index.add, index.update):
+        with pytest.raises(ValueError, match="^ids ha(s|ve) .*100000000000"):
+            change(X[:4], range(10**11))
+    assert index.remove(range(3, 20, 4)) == 5
+
+
+@pytest.mark.parametrize("kind", ["list", "pandas", "pyarrow", "polars"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_query_may_have_nothing_to_exclude(vectors_of, Q, kind, keyed):
+    index, with_keys, names = vectors_of[150]
+    index, (one, two) = (with_keys, names[5:7]) if keyed else (index, (5, 6))
+    given = [None, [one, two], None]
+    if kind != "list":
+        package = pytest.importorskip(kind)
+        given = (package.array if kind == "pyarrow" else package.Series)(given)
+    want = index.search(Q[:3], K, exclude=[[], [one, two], []])
+    for got, expect in zip(index.search(Q[:3], K, exclude=given), want, strict=True):
+        np.testing.assert_array_equal(got, expect)
+    with pytest.raises(
+        TypeError, match=r"^filter\[0\] is (None|nan): want a list for each query, an empty one for none"
+    ):
+        index.search(Q[:3], K, filter=given)
+
+
+def test_masks_of_integers_are_refused(vectors_of, Q):
+    index, _, _ = vectors_of[150]
+    mask = np.arange(3 * 150).reshape(3, 150) % 2
+    for limit in ("filter", "exclude"):
+        with pytest.raises(TypeError, match=f"^{limit} is a matrix of 0 and 1 in int64: a mask is {limit}.astype"):
+            index.search(Q[:3], K, **{limit: mask})
+    assert index.search(Q[:3], 2, filter=np.array([[0, 1], [1, 0], [1, 1]]))[1].max() == 1  # ids
+
+
+def test_keys_in_no_order_name_no_rows(quantizer, X):
+    keys = ["a", "b", "c", "d"]
+    index = cc.Index(quantizer, keys=True).add(X[:4], keys)
+    for call in (
+        lambda: index.add(X[4:6], {"e", "f"}),
+        lambda: index.update(X[:2], frozenset("ab")),
+        lambda: index.search(X[:1], 1, rerank=X[:4], rerank_ids=set(keys)),
+    ):
+        with pytest.raises(TypeError, match="ids are a set, which has no order"):
+            call()
+    with pytest.raises(TypeError, match=r"ids have dtype datetime64\[ns\]: want keys that a file can keep"):
+        index.add(X[4:6], np.array(["2020-01-01", "2021-01-01"], "M8[ns]"))
+    assert index.remove({"a", "c"}) == 2

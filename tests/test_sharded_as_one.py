@@ -167,3 +167,26 @@ def test_workers_answer_as_one_index(models, tmp_path, settings, n_lists):
             index.search(Q, 3, filter=np.ones(7, bool), client=client)
         empty = cc.ShardedIndex.create(tmp_path / "empty", models[n_lists])
         same(empty.search(Q, 3, client=client), empty.search(Q, 3))
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_workers_order_what_float32_cannot_tell_apart(tmp_path, metric):
+    pytest.importorskip("distributed")
+    from distributed import Client
+
+    far = (X + 3000).astype(np.float32)
+    model = cc.CompositionalCodes(3, 16, max_iter=1, anneal=0, metric=metric).fit(far)
+    whole, index = cc.Index(model).add(far), cc.ShardedIndex.create(tmp_path / "index", model)
+    for part in np.split(far, [500, 1100]):
+        index.add(part)
+    queries = (Q + (1e5 if metric == "l2" else 3000)).astype(np.float32)
+    scores, ids = whole.search(queries, 30)
+    ties = scores[:, 1:] == scores[:, :-1]
+    assert (ties & (np.diff(ids) < 0)).any()  # the order of ids is not all there is
+    with Client(processes=False, n_workers=3, threads_per_worker=1, dashboard_address=None) as client:
+        for found in (index.search(queries, 30), index.search(queries, 30, client=client)):
+            same(found, (scores, ids))
+        floors = scores[:, 20]
+        want = whole.search_above(queries, floors)
+        for found in (index.search_above(queries, floors), index.search_above(queries, floors, client=client)):
+            same(found, want)

@@ -26,6 +26,7 @@ __all__ = [
     "check_range",
     "check_rows",
     "numbered",
+    "size_of",
 ]
 
 
@@ -127,8 +128,15 @@ def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
+def size_of(ids: range) -> int:
+    """Count the numbers in a range; `len` fails beyond 2⁶³."""
+    return (ids[-1] - ids[0]) // ids.step + 1 if ids else 0
+
+
 def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
     """Return ids (n,) as int64."""
+    if isinstance(ids, range) and size_of(ids) != n:
+        raise ArgumentValueError(name, f"have shape ({size_of(ids)},): want ({n},), one for each vector")
     array = np.atleast_1d(ids) if np.size(ids) == 0 else np.atleast_1d(plain_ids(ids, name))
     if array.shape != (n,):
         raise ArgumentValueError(name, f"have shape {array.shape}: want ({n},), one for each vector")

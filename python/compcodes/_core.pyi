@@ -390,6 +390,13 @@ class Shards:
         recall: float | None = None,
         ends: _I64 | None = None,
     ) -> tuple[_F32, _I64]: ...
+    def unrounded(
+        self,
+        queries: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        n_jobs: int | None = None,
+    ) -> NDArray[np.float64] | None: ...
     def search_bounds(
         self,
         queries: _F32,

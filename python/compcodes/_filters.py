@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._arrays import size_of
 from compcodes._keys import as_keys, key_array, listed
 from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["FilterLike", "FilterWarning", "as_filter", "warn_of_unknown"]
+__all__ = ["FilterLike", "FilterWarning", "Searched", "as_filter", "warn_of_unknown"]
 
 FilterLike: TypeAlias = Any
 """A mask, ids or keys, a range; or one of them per query: lists, a sparse matrix, a boolean matrix."""
 
 _LARGEST = 2**63 - 1
 """The largest possible id."""
+_SMALL = 4096
+"""Ranges up to this size are written out, without looking at which of their ids there are."""
 
 
 class FilterWarning(UserWarning):
@@ -50,12 +53,29 @@ def warn_of_unknown(allowed: Any, excluded: Any, contains: Callable[[Any], bool]
         )
 
 
-def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> Any:
+class Searched(Protocol):
+    """An index, as far as filters depend on it."""
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether vectors are identified by keys."""
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The names of its vectors."""
+
+    def __len__(self) -> int: ...
+
+
+def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> Any:
     """Turn what a search is limited to, or must not find, into what the core takes."""
-    given = value
+    has_keys = index.has_keys
     _check_unmasked(value, name)
-    if isinstance(value, range) and not has_keys:
-        return _clipped(value)
+    if isinstance(value, range):
+        if not has_keys:
+            return _clipped(value)
+        value = _within(value, index)
+    given = value
     if isinstance(value, (str, bytes)):
         raise ArgumentTypeError(name, f"is {value!r}: want a list of keys" if has_keys else f"is {value!r}: want ids")
     if hasattr(value, "tocsr"):
@@ -66,7 +86,7 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         value = value.to_numpy()  # a pandas column, possibly of lists
     if _is_nested(value, has_keys):
         rows = list(value) if getattr(value, "ndim", 1) == 2 else listed(value)
-        return _of_each(rows, name, n_queries, has_keys)
+        return _of_each(rows, name, n_queries, index)
     if isinstance(value, dict) or (has_keys and not isinstance(value, Iterable)):
         wanted = "a bool mask or a list of keys" if has_keys else "a bool mask, integer ids or a range"
         raise ArgumentTypeError(name, f"is {value!r}: want {wanted}")
@@ -84,7 +104,10 @@ def as_filter(value: FilterLike, name: str, n_queries: int, has_keys: bool) -> A
         _check_queries(name, len(array), n_queries)
         return np.ascontiguousarray(array)
     if array.ndim == 2:
-        return _of_each(list(array), name, n_queries, has_keys)
+        is_of_vectors = array.shape[1] == len(index) > 2 and array.size and array.dtype.kind in "iu"
+        if is_of_vectors and 0 <= array.min() <= array.max() <= 1:  # as ids they would be repeated in every row
+            raise ArgumentTypeError(name, f"is a matrix of 0 and 1 in {array.dtype}: a mask is {name}.astype(bool)")
+        return _of_each(list(array), name, n_queries, index)
     if array.ndim == 0:
         raise ArgumentTypeError(name, f"is {value!r}: want a bool mask, integer ids or a range")
     if array.ndim != 1:
@@ -105,9 +128,10 @@ def _is_nested(value: Any, has_keys: bool) -> bool:
     if isinstance(value, np.ndarray):
         if has_keys and value.ndim == 2:  # such as the keys that a search returned
             return bool(value.dtype != bool)
-        return bool(value.dtype == object and value.size and is_list(value.flat[0]))
+        return bool(value.dtype == object and any(map(is_list, value.flat)))
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(is_list, value)) and not _are_masks(value)
+        some = [one for one in value if not _is_missing(one)]
+        return bool(some) and all(map(is_list, some)) and not _are_masks(some)
     kind = getattr(value, "dtype", getattr(value, "type", None))
     return kind is not None and "list" in str(kind).lower()
 
@@ -116,6 +140,11 @@ def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple, set, frozenset, range)) or (
         isinstance(value, np.ndarray) and value.ndim == 1
     )
+
+
+def _is_missing(value: object) -> bool:
+    """Whether it stands for nothing, in a list or a column of lists."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
 def _is_mask(value: Any) -> bool:
@@ -135,15 +164,19 @@ def _keys_in(row: Any) -> list[Any]:
 
 
 def _are_masks(rows: Any) -> bool:
-    return all(len(row) > 0 and isinstance(next(iter(row)), (bool, np.bool_)) for row in rows)
+    return all(isinstance(next(iter(row), None), (bool, np.bool_)) for row in rows)
 
 
-def _of_each(rows: list[Any], name: str, n_queries: int, has_keys: bool) -> tuple[NDArray[np.int64], Any]:
+def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tuple[NDArray[np.int64], Any]:
     """Return where the ids or keys of each query begin, and those of all queries."""
     _check_queries(name, len(rows), n_queries)
     for query, row in enumerate(rows):
         _check_unmasked(row, name, f"[{query}] ")
-    if has_keys:
+        if name == "filter" and _is_missing(row):
+            raise ArgumentTypeError(name, f"[{query}] is {row!r}: want a list for each query, an empty one for none")
+    if any(isinstance(row, range) or _is_missing(row) for row in rows):
+        rows = [_within(row, index) if isinstance(row, range) else [] if _is_missing(row) else row for row in rows]
+    if index.has_keys:
         rows = [_keys_in(row) for row in rows]
         plain = _core.keys_of_each(rows)
         if plain is not None:
@@ -198,6 +231,19 @@ def _check_queries(name: str, n: int, n_queries: int) -> None:
 
 def _starts(sizes: list[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _within(ids: range, index: Searched) -> Any:
+    """Return a range, or which of its ids there are if it is long or goes beyond int64."""
+    if size_of(ids) <= _SMALL and not (ids and max(abs(ids[0]), abs(ids[-1])) > _LARGEST):
+        return ids
+    names = index.ids
+    if names.dtype == object:
+        return [key for key in names if type(key) is int and key in ids]
+    first, last, step = _clipped(ids)
+    if step > _LARGEST:
+        last, step = first, 1
+    return names[(names >= first) & (names <= last) & ((names - first) % step == 0)]
 
 
 def _clipped(ids: range) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compcodes import _core
+from compcodes._arrays import size_of
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = ["as_key", "as_keys", "key_array", "listed"]
@@ -99,7 +100,13 @@ def listed(values: Any) -> list[Any]:
 
 
 def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
-    """Write `n` keys, one per vector, as strings."""
+    """Write keys as strings; if `n` is given, one per vector, in their order."""
+    if n is not None and isinstance(keys, (set, frozenset)):
+        raise ArgumentTypeError(name, "are a set, which has no order: want a list or an array, a key for each vector")
+    if n is not None and isinstance(keys, range) and size_of(keys) != n:
+        raise ArgumentValueError(name, f"has {size_of(keys)} entries: want {n}, one for each vector")
+    if getattr(getattr(keys, "dtype", None), "kind", "") in ("M", "m"):
+        raise ArgumentTypeError(name, f"have dtype {keys.dtype}: want keys that a file can keep: {_KINDS}")
     if isinstance(keys, (str, bytes, int, uuid.UUID)):
         keys = [keys]
     elif isinstance(keys, dict) or not isinstance(keys, Iterable):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes import _core
-from compcodes._arrays import as_ids
+from compcodes._arrays import as_ids, size_of
 from compcodes._keys import as_key, as_keys, key_array
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
@@ -24,11 +24,15 @@ class Names(NamedTuple):
 
     keyed: bool
 
-    def given(self, names: ArrayLike, n: int | None, argument: str = "ids") -> NDArray[np.int64] | list[str]:
-        """Convert names of `n` vectors, or of any number, for the core."""
-        if self.keyed:
-            return as_keys(names, n, argument)
-        return as_ids(names, np.size(names) if n is None else n, argument)
+    def given(self, names: ArrayLike, n: int, argument: str = "ids") -> NDArray[np.int64] | list[str]:
+        """Convert names of `n` vectors for the core."""
+        return as_keys(names, n, argument) if self.keyed else as_ids(names, n, argument)
+
+    def some(self, names: ArrayLike, n: int) -> NDArray[np.int64] | list[str]:
+        """Convert names of some of the `n` vectors of an index for the core."""
+        if isinstance(names, range) and size_of(names) > n:
+            raise ArgumentValueError("ids", f"are a range of {size_of(names)}, and the index holds {n} vectors")
+        return as_keys(names) if self.keyed else as_ids(names, np.size(names))
 
     def new(self, names: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:
         """Convert names of `n` vectors that are added; ids may be left to the core."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from compcodes._arrays import as_count, as_numbers, as_queries, as_vectors, check_rows
-from compcodes._filters import FilterLike, as_filter, warn_of_unknown
+from compcodes._filters import FilterLike, Searched, as_filter, warn_of_unknown
 from compcodes.data.many import Files
 from compcodes.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
@@ -71,7 +71,7 @@ def search(
     if certify and rerank is None:
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(index._quantizer._lists is not None, n_probe, recall, certify)
-    limits, report = as_limits(index.has_keys, filter, exclude, len(queries)), staged(progress, "search")
+    limits, report = as_limits(index, filter, exclude, len(queries)), staged(progress, "search")
     warn_of_unknown(*limits, core.contains)
 
     def answer(scores: NDArray[np.float32], names: Any, certified: Any = None) -> Found:
@@ -113,7 +113,7 @@ def above(
     """Answer `Index.search_above`."""
     queries = as_queries(Q, index.dimension)
     each, report = as_floors(score, len(queries)), staged(progress, "search")
-    limits = as_limits(index.has_keys, filter, exclude, len(queries))
+    limits = as_limits(index, filter, exclude, len(queries))
     warn_of_unknown(*limits, index._core.contains)
     indptr, names, scores = index._core.search_above(queries, each, *limits, index.n_jobs, report)
     return Above(indptr, index._names.read(names, scores.shape), scores)
@@ -201,10 +201,10 @@ def as_reach(
     return None if n_probe is None else as_count("n_probe", n_probe), recall
 
 
-def as_limits(keyed: bool, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
+def as_limits(index: Searched, filter: FilterLike, exclude: FilterLike, n_queries: int) -> tuple[Any, Any]:
     """Return what a search is limited to and what it must not find, for the core."""
-    allowed = None if filter is None else as_filter(filter, "filter", n_queries, keyed)
-    return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, keyed)
+    allowed = None if filter is None else as_filter(filter, "filter", n_queries, index)
+    return allowed, None if exclude is None else as_filter(exclude, "exclude", n_queries, index)
 
 
 def _rounded_up(scores: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -57,8 +57,8 @@ class Index(Generic[Name]):
         causes a `MetricWarning`.
         Inner product ⟨q, x̄⟩, a sum of M numbers in float32; cosine ⟨q, x̄⟩ / (‖q‖ ‖x̄‖), 0 if q or x̄ is 0, for one
         more byte per vector; or minus the squared Euclidean distance −‖q − x̄‖², for five more. Higher is better.
-        Cosines and distances are computed in float64 and rounded to float32: for any offset and any lengths they are
-        correct to the last bit, and so is their order.
+        Cosines and distances are computed in float64, put in order, and then rounded to float32: for any offset and any
+        lengths they are correct to the last bit, and so is their order. Inner products below 1e-38 are lost in float32.
     n_jobs : int, optional
         Threads; all cores by default.
     scale : bool, default False
@@ -278,7 +278,7 @@ class Index(Generic[Name]):
         ValueError
             An id is not in the index. Nothing is removed in that case, nor after Ctrl-C.
         """
-        return self._core.remove(self._names.given(ids, None), self.n_jobs)
+        return self._core.remove(self._names.some(ids, len(self)), self.n_jobs)
 
     def reset(self) -> Self:
         """Remove all vectors. Their ids are not assigned again by default."""
@@ -498,7 +498,7 @@ class Index(Generic[Name]):
         ValueError
             An id is not in the index.
         """
-        return self._core.reconstruct(self._names.given(ids, None), self.n_jobs)
+        return self._core.reconstruct(self._names.some(ids, len(self)), self.n_jobs)
 
     def __len__(self) -> int:
         """Return the number of vectors."""

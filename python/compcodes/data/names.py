@@ -64,6 +64,13 @@ def names_of(path: PathLike | Sequence[PathLike], column: str | None = None, opt
 
 def _names_of(path: str, column: str | None, source: Any) -> NDArray[Any]:
     """Read the names in one file."""
+    try:
+        return _read_names(path, column, source)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: ids are not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _read_names(path: str, column: str | None, source: Any) -> NDArray[Any]:
     kind, is_local = kind_of(path), "://" not in path
     if is_local:
         check_regular(path)

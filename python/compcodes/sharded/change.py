@@ -124,7 +124,7 @@ def _changed(folder: Path, before: Opened | None, change: Callable[[Manifest], M
     def made(current: Manifest | None) -> Manifest:
         assert current is not None
         manifest = change(current)
-        parts = open_shards(folder, manifest, slice(None), before.known if before else Known())
+        parts = open_shards(folder, manifest, slice(None), before.known if before is not None else Known())
         new.append(Opened(manifest, *parts))
         return manifest
 

@@ -70,7 +70,7 @@ class OnCluster:
         short = np.flatnonzero((positions < 0).any(axis=1))
         if len(short):
             some, limits = queries[short], (_of_queries(filter, short), _of_queries(exclude, short))
-            counts = np.cumsum(sum(self._ask("list_counts", some, (), limits, None)), axis=1, dtype=np.int64)
+            counts = np.cumsum(sum(self._ask("list_counts", some, (), limits, None)[0]), axis=1, dtype=np.int64)
             ends = np.maximum(n, (counts < k).sum(axis=1) + 1)
             again = self._best("search", some, k, limits, None, (None, None, ends))
             scores[short], positions[short] = again
@@ -86,13 +86,13 @@ class OnCluster:
         report: Report | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """Find all that reach a score: where the results of each query begin, positions and scores."""
-        found = self._ask("search_above", queries, (floors,), (filter, exclude), report)
+        found, unrounded = self._ask("search_above", queries, (floors,), (filter, exclude), report)
         rows = [np.repeat(np.arange(len(queries)), np.diff(starts)) for starts, _, _ in found]
         row = np.concatenate([np.zeros(0, np.int64), *rows])
         none = np.zeros(0, np.int64), np.zeros(0, np.float32)
         positions = np.concatenate([none[0], *(own + at for (_, own, _), at in zip(found, self.starts, strict=True))])
         scores = np.concatenate([none[1], *(own for _, _, own in found)])
-        order = np.lexsort((positions, -scores, row))
+        order = np.lexsort((positions, -np.concatenate([none[1], *unrounded]), row))
         starts = np.searchsorted(row[order], np.arange(len(queries) + 1))
         return starts.astype(np.int64), positions[order], scores[order]
 
@@ -121,13 +121,13 @@ class OnCluster:
     def _best(
         self, call: str, queries: Floats, k: int, limits: tuple[Any, Any], report: Report | None, more: Any = ()
     ) -> Placed:
-        found: list[Placed] = self._ask(call, queries, (k,), limits, report, more)
+        found, unrounded = self._ask(call, queries, (k,), limits, report, more)
         placed = [
             (scores, np.where(positions < 0, positions, positions + start))
             for (scores, positions), start in zip(found, self.starts, strict=True)
         ]
         none = np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
-        return _merged([*placed, none], k)
+        return _merged([*placed, none], [*unrounded, none[0]], k)
 
     def _ask(
         self,
@@ -137,15 +137,16 @@ class OnCluster:
         limits: tuple[Any, Any],
         report: Report | None,
         more: tuple[Any, ...] = (),
-    ) -> list[Any]:
-        """Let each worker search its shards."""
+    ) -> tuple[list[Any], list[Any]]:
+        """Let each worker search its shards: what they find, and by what that is ordered."""
         for limit, name in zip(limits, ("filter", "exclude"), strict=True):
             if _is_mask(limit) and limit.shape[-1] != len(self.now.shards):
                 raise ArgumentValueError(
                     name, f"has {limit.shape[-1]} entries, the index holds {len(self.now.shards)} vectors"
                 )
         counting = None if report is None else _counting(report, len(queries), self.live)
-        return again(lambda: self.workers.gather(self._asked(call, (queries, first, more), limits), counting))
+        answers = again(lambda: self.workers.gather(self._asked(call, (queries, first, more), limits), counting))
+        return [found for found, _ in answers], [unrounded for _, unrounded in answers]
 
     def _asked(self, call: str, arguments: Any, limits: tuple[Any, Any]) -> list[Any]:
         here = self.workers.addresses()
@@ -169,7 +170,7 @@ class OnCluster:
 def _answer(
     version: str, path: str, manifest: Manifest, cut: slice, call: str, shared: Any, limits: tuple[Any, Any]
 ) -> Any:
-    """Search some shards, on a worker."""
+    """Search some shards, on a worker: what is found, and its scores before they are rounded."""
     same_version(version)
     share = path, cut.start, cut.stop
     try:
@@ -185,15 +186,25 @@ def _answer(
         _OPEN.pop(next(iter(_OPEN)), None)
     queries, first, more = shared
     threads: tuple[Any, ...] = (share_of_threads(),) if call == "list_counts" else (share_of_threads(), None)
-    return getattr(shards, call)(queries, *first, *limits, *threads, *more)
+    found = getattr(shards, call)(queries, *first, *limits, *threads, *more)
+    if call == "list_counts":
+        return found, None
+    if call == "search_above":
+        starts, positions, scores = found
+        rows = np.repeat(np.arange(len(queries)), np.diff(starts))
+    else:
+        scores, positions = found
+        rows = np.repeat(np.arange(len(queries)), positions.shape[1])
+    unrounded = shards.unrounded(queries, rows, np.ravel(positions), *threads[:1])
+    return found, scores if unrounded is None else unrounded.reshape(scores.shape)
 
 
-def _merged(found: list[Placed], k: int) -> Placed:
-    """Return the k best of several searches: by score, ties to the lower position."""
+def _merged(found: list[Placed], unrounded: list[NDArray[Any]], k: int) -> Placed:
+    """Return the k best of several searches: by score before rounding, ties to the lower position."""
     scores, positions = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
     # Missing results come last even among scores of −∞.
     places = np.where(positions < 0, np.iinfo(np.int64).max, positions)
-    order = np.lexsort((places, -scores), axis=1)[:, :k]
+    order = np.lexsort((places, -np.concatenate(unrounded, axis=1)), axis=1)[:, :k]
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
 

@@ -552,12 +552,12 @@ class ShardedIndex:
     @property
     def ids(self) -> NDArray[Any]:
         """A copy of all ids or keys, (n,), in the order of the shards."""
-        return self._opened.named(self._opened.shards.positions())
+        return self._opened.ids
 
     @property
     def has_keys(self) -> bool:
         """Whether vectors are identified by keys instead of ids."""
-        return self._opened.manifest.keys
+        return self._opened.has_keys
 
     @property
     def dimension(self) -> int:

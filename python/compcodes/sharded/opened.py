@@ -35,6 +35,19 @@ class Opened:
     shards: _core.Shards
     known: Known
 
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether vectors are identified by keys."""
+        return self.manifest.keys
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """Return the names of all vectors that are not removed, in order."""
+        return self.named(self.shards.positions())
+
     @property
     def names(self) -> Names:
         """Return how its vectors are identified."""
@@ -47,7 +60,7 @@ class Opened:
 
     def find(self, names: ArrayLike, n_jobs: int | None = None) -> NDArray[np.int64]:
         """Return the positions of vectors with these names, all of which must exist."""
-        wanted = self.names.given(names, None)
+        wanted = self.names.some(names, len(self.shards))
         found = self.shards.find(wanted, n_jobs)
         if (found < 0).any():
             at = int(np.argmax(found < 0))

@@ -50,7 +50,7 @@ def search(
     if certify and rerank is None:
         raise ArgumentValueError("certify", "goes with rerank: give the vectors to compare with")
     reach = as_reach(now.manifest.n_lists is not None, n_probe, recall, certify)
-    limits, report = as_limits(now.manifest.keys, filter, exclude, len(queries)), staged(progress, "search")
+    limits, report = as_limits(now, filter, exclude, len(queries)), staged(progress, "search")
     warn_of_unknown(*limits, now.contains)
     shards = _where(folder, now, client)
     if rerank is None:
@@ -97,7 +97,7 @@ def above(
     """Answer `ShardedIndex.search_above` with the version that is open."""
     queries = as_queries(Q, now.manifest.shape[2])
     floors, report = as_floors(score, len(queries)), staged(progress, "search")
-    limits = as_limits(now.manifest.keys, filter, exclude, len(queries))
+    limits = as_limits(now, filter, exclude, len(queries))
     warn_of_unknown(*limits, now.contains)
     indptr, positions, scores = _where(folder, now, client).search_above(queries, floors, *limits, n_jobs, report)
     return Above(indptr, now.named(np.asarray(positions, np.int64)), scores)

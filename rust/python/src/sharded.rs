@@ -151,6 +151,26 @@ impl Shards {
         Ok((hits.scores.into_pyarray(py), hits.positions.into_pyarray(py)))
     }
 
+    /// Scores before they are rounded, (m,) f64, of the queries in these rows with the vectors at these positions; None
+    /// for inner products.
+    #[pyo3(signature = (queries, rows, positions, n_jobs=None))]
+    fn unrounded<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        rows: PyReadonlyArray1<'py, i64>,
+        positions: PyReadonlyArray1<'py, i64>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+        let queries = self::queries(queries)?;
+        let queries = queries.as_array();
+        let rows: Vec<usize> = rows.as_array().iter().map(|&row| row.max(0) as usize).collect();
+        let positions = positions.as_array().to_vec();
+        let scores =
+            run(py, n_jobs, None, |monitor| self.shards.unrounded(queries, &rows, &positions, monitor))?;
+        Ok(scores.map(|scores| scores.into_pyarray(py)))
+    }
+
     /// (bounds, positions) of the k best by the upper bound on exact scores, for queries of length 1.
     #[pyo3(signature = (queries, k, filter=None, exclude=None, n_jobs=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]

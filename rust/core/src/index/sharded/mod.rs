@@ -256,6 +256,12 @@ impl Shards {
     /// # Errors
     /// A position does not exist, or the monitor cancels.
     pub fn reconstruct(&self, positions: &[i64], monitor: &dyn Monitor) -> Result<Array2<f32>> {
+        let (codes, lists) = self.codes_of(positions)?;
+        self.one().model.decode(codes.view(), lists.as_deref(), monitor)
+    }
+
+    /// The codes of the vectors at these positions, and their lists if there are any.
+    fn codes_of(&self, positions: &[i64]) -> Result<(Array2<u8>, Option<Vec<u32>>)> {
         let one = self.one();
         let mut codes = Array2::<u8>::zeros((positions.len(), one.n_codes()));
         let mut lists = one.model.centroids.as_ref().map(|_| vec![0; positions.len()]);
@@ -275,7 +281,7 @@ impl Shards {
                 }
             }
         }
-        one.model.decode(codes.view(), lists.as_deref(), monitor)
+        Ok((codes, lists))
     }
 
     /// The shard of a position, and the position in it.

@@ -11,8 +11,8 @@ use crate::index::search::Above;
 use crate::index::whole::Whole;
 use crate::index::{Reach, Within};
 use crate::isa::Isa;
-use crate::monitor::Monitor;
-use crate::scan::Hits;
+use crate::monitor::{Counter, Monitor};
+use crate::scan::{Hits, Measure};
 use ndarray::{Array2, ArrayView2, Axis, s};
 use std::borrow::Cow;
 
@@ -38,6 +38,48 @@ impl Shards {
     fn in_positions(&self, mut hits: Hits) -> Hits {
         hits.positions.mapv_inplace(|slot| self.position(slot));
         hits
+    }
+
+    /// Distances and cosines before they are rounded to f32, by which results are ordered: of the query in row
+    /// `rows[i]` of `queries` (nq, d) with the vector at `positions[i]`, or −∞ if that is negative. `None` if scores are
+    /// inner products, which are f32 sums.
+    ///
+    /// # Errors
+    /// `rows` and `positions` differ in length, do not exist, or the monitor cancels; a query is too far away.
+    pub fn unrounded(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        rows: &[usize],
+        positions: &[i64],
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Vec<f64>>> {
+        let one = self.one();
+        if !one.side.follows_from_codes() || queries.ncols() != one.model.codebooks.dim() {
+            return Ok(None);
+        }
+        if rows.len() != positions.len() || rows.iter().any(|&row| row >= queries.nrows()) {
+            return Err(argument!("rows", "want one below {} for each position", queries.nrows()));
+        }
+        let queries = queries.as_standard_layout();
+        check_finite(&queries)?;
+        let (exact, _) = Exact::new(&one.frame, &one.model, one.settings.metric, queries.view(), 0)?;
+        let counter = Counter::new(monitor, rows.len() as u64);
+        let mut all = Vec::with_capacity(rows.len());
+        let mut rest = positions;
+        for same in rows.chunk_by(|a, b| a == b) {
+            let own;
+            (own, rest) = rest.split_at(same.len());
+            let found: Vec<i64> = own.iter().copied().filter(|&position| position >= 0).collect();
+            let (codes, lists) = self.codes_of(&found)?;
+            let lists = lists.unwrap_or_else(|| vec![0; found.len()]);
+            let mut scores = vec![0.0; found.len()];
+            exact.scores(same[0], codes.as_slice().expect("fresh"), &lists, &mut scores);
+            let mut scores = scores.into_iter();
+            let score = |&position: &i64| if position < 0 { None } else { scores.next() };
+            all.extend(own.iter().map(score).map(|score| score.unwrap_or(f64::NEG_INFINITY)));
+            counter.add(same.len() as u64)?;
+        }
+        Ok(Some(all))
     }
 
     /// The `k` best vectors for each query (nq, d): scores and positions. If `ends` is given, each query searches that
