@@ -304,6 +304,68 @@ def test_files_are_read_by_the_workers(client, quantizer, tmp_path):
     np.testing.assert_array_equal(index.search(Q, 10)[1], cc.Index(quantizer, "ip").add(X).search(Q, 10)[1])
 
 
+def test_workers_read_the_files_of_the_client_s_folder(client, quantizer, tmp_path, monkeypatch):
+    settled(client)
+    folders = tmp_path / "of workers", tmp_path / "of the client"
+    for folder, vectors in zip(folders, (X[::-1].copy(), X), strict=True):
+        (folder / "vectors").mkdir(parents=True)
+        np.save(folder / "vectors" / "0.npy", vectors)
+    client.run(os.chdir, folders[0])
+    monkeypatch.chdir(folders[1])
+    files = cc.data.open_many("vectors")
+    index = cc.ShardedIndex.build(tmp_path / "index", quantizer, files, 3, "ip", client=client)
+    np.testing.assert_array_equal(index.search(Q, 10)[1], cc.Index(quantizer, "ip").add(X).search(Q, 10)[1])
+
+
+def fitted_there(X):
+    return cc.CompositionalCodes(**MODEL.get_params()).fit(da.from_array(X, chunks=(2000, 12))).codebooks_
+
+
+def test_tasks_train_and_others_go_on_meanwhile(client, quantizer):
+    settled(client)
+    tasks = [client.submit(fitted_there, X, pure=False) for _ in range(5)]  # more than there are places
+    for task in tasks:
+        np.testing.assert_array_equal(task.result(timeout=120), quantizer.codebooks_)
+
+
+def test_no_more_shards_are_built_at_a_time_than_there_are_threads(client, quantizer, tmp_path, monkeypatch):
+    from compcodes import cluster
+
+    settled(client)
+    asked, submit = [], cluster.Workers.submit
+
+    def counted(self, function, *arguments, worker=None):
+        if arguments:
+            asked.append(submit(self, function, *arguments, worker=worker))
+            most.append(sum(not task.done() for task in asked))
+        return asked[-1]
+
+    most = []
+    monkeypatch.setattr(cluster.Workers, "submit", counted)
+    cc.ShardedIndex.build(tmp_path / "index", quantizer, da.from_array(X, chunks=(100, 12)), 12, "ip", client=client)
+    assert len(asked) == 12 and max(most) <= 2
+
+
+def test_arrays_of_dask_are_taken_as_they_come_over_the_network(client, quantizer):
+    settled(client)
+    far = da.from_array(X.astype(np.float32), chunks=(1000, 12))
+    assert not np.asarray(far).flags.aligned  # if Dask aligns them one day, this test is of no use any more
+    index = cc.Index(quantizer, "ip").add(far)
+    np.testing.assert_array_equal(index.codes, quantizer.encode(X))
+    assert len(index.search(far[:1000], 3, rerank=far)[1]) == 1000
+    cc.ProductQuantizer(3, 16, max_iter=1).fit(far)
+
+
+def test_a_single_delayed_block_is_all_vectors(client, quantizer):
+    settled(client)
+    model = cc.CompositionalCodes(**MODEL.get_params()).fit(dask.delayed(X))
+    np.testing.assert_array_equal(model.codebooks_, quantizer.codebooks_)
+    with pytest.raises(
+        TypeError, match=r"X row 0 is a delayed value of Dask: want what it stands for, X row 0\.compute"
+    ):
+        model.encode([dask.delayed(X)])
+
+
 def test_a_worker_with_another_version_is_refused(client, monkeypatch):
     settled(client)
     monkeypatch.setattr(cc._core, "__version__", "0.0.0")

@@ -48,6 +48,7 @@ class Workers:
         if getattr(client, "asynchronous", False):
             raise ArgumentTypeError("client", "is asynchronous: want a Client(asynchronous=False)")
         self.client = client
+        _make_place()
 
     def addresses(self) -> list[str]:
         """Return the workers' addresses, in a fixed order. Waits for the first worker.
@@ -63,6 +64,10 @@ class Workers:
                 raise NoWorkers(PATIENCE)
             time.sleep(PROGRESS)
         return found
+
+    def n_threads(self) -> int:
+        """Count the threads of all workers, at least 1."""
+        return max(1, sum(self.client.nthreads().values()))
 
     def share(self, value: Any) -> Any:
         """Send a value to each worker that needs it, once; return what a task takes instead of the value."""
@@ -121,6 +126,19 @@ class Workers:
             return results
         finally:
             fetching.shutdown(wait=False)
+
+
+def _make_place() -> None:
+    """Let a worker go on with other tasks if this is one of its own, which will wait for them.
+
+    It does not take its place back: if several did so again and again, Dask would lose count, and start nothing more.
+    """
+    try:
+        from distributed import secede
+
+        secede()
+    except (ImportError, ValueError, KeyError, AttributeError):
+        pass  # this is no task, or has made place before
 
 
 class _Watch:

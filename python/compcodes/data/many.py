@@ -8,7 +8,7 @@ import itertools
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -227,14 +227,17 @@ def files_of(source: PathLike | Sequence[PathLike], column: str | None = None, o
     source, column, called = column_of(source, column, option)
     pieces: list[Piece] = []
     kinds: dict[np.dtype[Any], str] = {}
+    dims: dict[int, str] = {}
     for path in paths_of(source):
         if column is not None and kind_of(path) != ".parquet":
             raise ValueError(f"{called} names a column of .parquet files, not of {path}")
         own, dtype = _pieces_of(path, column, source)
-        pieces += own
+        # Workers, and this process after a change of directory, read the same files.
+        absolute = path if "://" in path else os.path.abspath(path)
+        pieces += [replace(piece, path=absolute) for piece in own]
         if own:
             kinds.setdefault(dtype, path)
-    dims = {piece.dim: piece.path for piece in pieces}
+            dims.setdefault(own[0].dim, path)
     for what, found in (("dimensions", dims), ("types", kinds)):
         if len(found) > 1:
             (one, at), (other, there) = list(found.items())[:2]

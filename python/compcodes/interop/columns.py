@@ -30,6 +30,8 @@ def plain(value: Any, name: str) -> Any:
         return _stacked(value.tolist(), name) if value.dtype == object and value.ndim == 1 and len(value) else value
     if isinstance(value, (list, tuple)):
         return _stacked(value, name) if value and not isinstance(value[0], (int, float, np.generic)) else value
+    if type(value).__module__.startswith("dask.delayed"):  # which seems to have every attribute
+        raise ArgumentTypeError(name, f"is a delayed value of Dask: want what it stands for, {name}.compute()")
     if hasattr(value, "tocsr"):
         raise ArgumentTypeError(name, f"is a sparse matrix: want a dense array, {name}.toarray()")
     known = {"pandas": _of_pandas, "polars": _of_polars, "pyarrow": from_arrow, "torch": _of_torch}

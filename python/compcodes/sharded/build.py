@@ -133,16 +133,25 @@ def add_all(
         return
     workers, folder = Workers(client), Path(os.path.abspath(index.path))
 
+    def submit(run: tuple[int, int], n_jobs: int | None) -> Any:
+        blocks = rows.between(*run)
+        arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
+        return workers.submit(_write_there, _core.__version__, folder, model, run[0], own(run), n_jobs, *arguments)
+
     def on_workers() -> None:
-        tasks = []
-        for run, source in left().items():
-            blocks = rows.between(*run)
-            arguments = [blocks] if isinstance(blocks, _OfFiles) else blocks
-            task = workers.submit(_write_there, _core.__version__, folder, model, run[0], own(run), *arguments)
-            tasks.append((run, source, task))
-        for i in workers.completed([task for *_, task in tasks]):
-            run, source, task = tasks[i]
-            add(run, source, folder / workers.gather([task])[0])
+        runs, n_threads = left(), workers.n_threads()
+        n_jobs = 1 if len(runs) >= n_threads else None
+        todo, going = iter(runs.items()), dict[Any, tuple[tuple[int, int], str]]()
+        while True:
+            # As many as there are threads: a task that waits for blocks of Dask makes place for others, and each holds
+            # a shard in memory.
+            for run, source in itertools.islice(todo, n_threads - len(going)):
+                going[submit(run, n_jobs)] = run, source
+            if not going:
+                return
+            tasks = list(going)
+            task = tasks[next(workers.completed(tasks))]
+            add(*going.pop(task), folder / workers.gather([task])[0])
 
     again(on_workers)  # the remainder
 
@@ -174,15 +183,17 @@ def names_of(ids: Any, n: int, keyed: bool) -> NDArray[np.int64] | list[Any] | N
     return values  # type: ignore[no-any-return]
 
 
-def _write_there(version: str, folder: Path, model: str, first: int, names: Any, *blocks: Any) -> str:
-    """Write a shard, on a worker; return the name of the file."""
+def _write_there(
+    version: str, folder: Path, model: str, first: int, names: Any, n_jobs: int | None, *blocks: Any
+) -> str:
+    """Write a shard, on a worker, with all its threads by default; return the name of the file."""
     same_version(version)
     if not (folder / model).exists():
         raise FileNotFoundError(
             2, "a worker does not see the folder of the index: is it at this path there", str(folder)
         )
     source = blocks[0] if blocks and isinstance(blocks[0], _OfFiles) else blocks
-    return _write(folder, model, share_of_threads(), None, (first, source), names).name
+    return _write(folder, model, n_jobs or share_of_threads(), None, (first, source), names).name
 
 
 def _write(

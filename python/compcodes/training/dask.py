@@ -99,7 +99,7 @@ def spread(blocks: Sequence[Any], shape: tuple[Sequence[int], int] | None, unit:
 
 def shape_of(X: Any) -> tuple[Sequence[int], int] | None:
     """Return the number of rows of each block of an array, and d, if known."""
-    chunks = getattr(X, "chunks", None)
+    chunks = getattr(X, "chunks", None) if hasattr(X, "rechunk") and not _is_delayed(X) else None
     if chunks is None or any(n != n for n in (*chunks[0], X.shape[1])):  # NaN means unknown
         return None
     return chunks[0], X.shape[1]
@@ -145,13 +145,18 @@ def _encode_block(
     return model.encode(rows)
 
 
-def blocks_of(X: Any) -> list[Any] | None:
-    """Return the delayed blocks of a Dask object; None for anything else."""
+def _is_delayed(X: Any) -> bool:
+    """Whether it is a delayed value, which seems to have every attribute."""
     from dask.delayed import Delayed
 
+    return isinstance(X, Delayed)
+
+
+def blocks_of(X: Any) -> list[Any] | None:
+    """Return the delayed blocks of a Dask object; None for anything else."""
     if isinstance(X, (list, tuple)):
-        return list(X) if X and all(isinstance(block, Delayed) for block in X) else None
-    if isinstance(X, Delayed):
+        return list(X) if X and all(map(_is_delayed, X)) else None
+    if _is_delayed(X):
         return [X]
     if not hasattr(X, "to_delayed"):
         return None
