@@ -186,6 +186,17 @@ def test_halves_are_trained_wherever_the_vectors_are(halves):
     np.testing.assert_array_equal(*both)
 
 
+def test_vectors_without_weight_are_none_of_the_many(halves):
+    X, _ = halves
+    settings = {"max_iter": 1, "max_iter_halves": 1, "tol": 0.0, "ridge": 1e-3, "seed": 0, "anneal": 5}
+    encoder = encoders.as_encoder("local-search")
+    weights = np.zeros(len(X))
+    for n, in_halves in ((6400, False), (6401, True)):  # 200 for each codeword
+        weights[:n] = 1
+        trainer = Trainer(Local(X, weights), 33, 32, "group", encoder=encoder, objective=Objective(4.0), **settings)
+        assert (trainer._halves("residual") is not None) == in_halves
+
+
 def test_halves_need_many_vectors_and_codebooks():
     assert _core.halves(51_200, 8, 256, 50) is None  # all vectors take part in each iteration
     assert _core.halves(51_201, 4, 256, 50) is None  # the Gram matrix is small

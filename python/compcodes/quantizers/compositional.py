@@ -68,8 +68,9 @@ class CompositionalCodes(Quantizer):
         default 10, 50 or 100, by `effort`.
     max_iter : int or None, default None
         The most iterations after that. By default 4, 16 or 32, by `effort`; without annealing 12, 24 or 48. With more
-        than 200 vectors per codeword and more than 1,024 codewords in all, training starts with half of the codebooks;
-        two fifths of the iterations with noise and, by default, three quarters of these are then left out.
+        than 200 vectors of any weight per codeword, and more than 1,024 codewords in all, training starts with half of
+        the codebooks, unless there are groups, or `init` or `selection` are not the defaults: two fifths of the
+        iterations with noise and, if `max_iter` is not given, three quarters of these are then left out.
     tol : float, default 1e-3
         Training ends when an iteration lowers the objective by less than this fraction of it.
     ridge : float, default 1e-3

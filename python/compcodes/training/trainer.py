@@ -193,7 +193,9 @@ class Trainer:
             return None
         if self.selection != "group" or self.anneal < 2:
             return None
-        return _core.halves(self.shards.shape[0], self.n_codebooks, self.n_codewords, self.anneal)
+        weights = self.shards.weights
+        n = self.shards.shape[0] if weights is None else int(np.count_nonzero(weights))
+        return _core.halves(n, self.n_codebooks, self.n_codewords, self.anneal)
 
     def _iterations(self, init: str | Floats) -> tuple[int, int]:
         """Return the first iteration with noise, and the most iterations without."""

@@ -100,7 +100,7 @@ pub fn train_on<S: Shards>(
     training: &Training,
     monitor: &dyn Monitor,
 ) -> Result<Trained<S::Codes>> {
-    let n = shards.shape().0;
+    let n = shards.weighing();
     let saved = if training.in_halves(n) { halves::iterations(training.annealed()) } else { 0 };
     let most = training.iterations(n);
     let passes = (training.annealed() - saved + most + 2) as u64;
@@ -195,11 +195,12 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
     fn start(&self) -> Result<(Codebooks, S::Codes)> {
         let &Training { n_codebooks: m, n_codewords: k, selection, seed, .. } = self.training;
         let (n, d) = self.shards.shape();
+        let in_halves = self.training.in_halves(self.shards.weighing());
         let sample = || self.shards.sample(&init::sample_rows(n, d, k, seed));
         let codebooks = match &self.training.init {
             Init::Codebooks(codebooks) => codebooks.clone(),
             Init::Random => init::random_vectors(&sample()?.view(), m, k, selection, seed)?,
-            Init::Residual if self.training.in_halves(n) => self.halves()?,
+            Init::Residual if in_halves => self.halves()?,
             Init::Residual => {
                 let sample = sample()?;
                 let start = |x: &dyn Vectors| init::residual_kmeans(x, m, k, selection, seed, &self.quiet());
@@ -207,7 +208,7 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
             }
         };
         // Iterations with noise will improve the codes of their parts.
-        let encoding = if self.training.in_halves(n) { Encoding::Greedy } else { self.training.encoding };
+        let encoding = if in_halves { Encoding::Greedy } else { self.training.encoding };
         let work = |encoder: &dyn Encode, monitor: &dyn Monitor| self.shards.encode(encoder, monitor);
         let codes = self.pass_with(encoding, &codebooks, work)?;
         Ok((codebooks, codes))

@@ -65,7 +65,7 @@ impl Training {
 }
 
 impl Training {
-    /// Whether training of `n` vectors starts with half of the codebooks: see [`halves`].
+    /// Whether training of `n` vectors that have any weight starts with half of the codebooks: see [`halves`].
     #[must_use]
     pub fn in_halves(&self, n: usize) -> bool {
         let apart = self.init == Init::Residual && !self.selection.is_shared();

@@ -41,6 +41,12 @@ pub trait Shards {
     /// The weight of each vector, if they are not all 1.
     fn weights(&self) -> Option<&[f64]>;
 
+    /// The number of vectors that have any weight.
+    fn weighing(&self) -> usize {
+        let count = |weights: &[f64]| weights.iter().filter(|&&weight| weight > 0.0).count();
+        self.weights().map_or(self.shape().0, count)
+    }
+
     /// Encodes every vector.
     ///
     /// # Errors
