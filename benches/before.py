@@ -182,7 +182,10 @@ def compare_fits(report, before, now, tiny, seeds, names):
     rows = []
     for name in names:
         count = seeds if name in FITS else 1
-        found = {version: [version("fits", name, seed) for seed in range(count)] for version in (before, now)}
+        found = {before: [], now: []}
+        for seed in range(count):
+            for version, own in found.items():  # in turns
+                own.append(version("fits", name, seed))
         if isinstance(found[now][0], str):
             report(f"Left out: {name}: {found[now][0]}.\n")
             continue

@@ -50,6 +50,9 @@ def test_columns_and_keys(work):
     (work.folder / "some.txt").write_text("\n".join(found["ids"][0]))
     without = work.json("search", index, work.path("q.npy"), "--exclude", work.path("some.txt"))["ids"]
     assert not any(set(row) & set(found["ids"][0]) for row in without)
+    (work.folder / "latin.txt").write_bytes(b"caf\xe9\n")
+    told = work("search", index, work.path("q.npy"), "--exclude", work.path("latin.txt"))[2]
+    assert "latin.txt: ids are not UTF-8 text: invalid continuation byte at byte 3" in told
     only = work.json("search", index, work.path("q.npy"), "-k", 7, "--filter", work.path("some.txt"))
     assert all(set(row) == set(found["ids"][0]) for row in only["ids"])
     assert work.json("info", index)["keys"]

@@ -73,3 +73,24 @@ def test_eval_without_queries_is_an_error(work):
     nothing = work.save("nothing", np.zeros((0, 6), "f4"))
     code, _, err = work("eval", work.index(), nothing, "--vectors", work.path("x.npy"))
     assert (code, err) == (1, f"compcodes: error: {nothing}: no queries to measure with\n")
+
+
+@pytest.mark.parametrize("keys", ["texts", "integers"])
+def test_answers_may_be_keys_as_search_writes_them(work, keys):
+    n = len(work.X)
+    names = work.save("names", np.array([f"k{i}" for i in range(n)]) if keys == "texts" else 7 * np.arange(n))
+    work.index()
+    index, queries, found = work.path("keyed"), work.path("q.npy"), work.path("found.npy")
+    model = cc.CompositionalCodes.load(work.path("model"))
+    cc.Index(model, keys=True).add(work.X, np.load(names).tolist()).save(index)
+    assert work("search", index, queries, "-k", 20, "-o", found)[0] == 0
+    told = work.json("eval", index, queries, "--truth", found, "-R", 1, 20, "-P", 20)
+    assert [entry["recall"] for entry in told["recall"]] == [1.0, 1.0]
+    by_vectors = work.json("eval", index, queries, "--vectors", work.path("x.npy"))["recall"]
+    true = np.load(names)[evaluate.ground_truth(work.X, work.Q, k=100)[1]]
+    assert work.json("eval", index, queries, "--truth", work.save("true", true))["recall"] == by_vectors
+    other = work.save("other", np.full((len(work.Q), 1), "nobody"))
+    assert (
+        "other.npy: holds 'nobody', which is no key of the index" in work("eval", index, queries, "--truth", other)[2]
+    )
+    assert work.json("info", names)["ids"] == n

@@ -48,7 +48,8 @@ def test_bytes_are_bytes_whatever_the_codewords(work):
         assert (found["codebooks"], found["bytes_per_vector"]) == (codebooks, size)
     found = work.json(*argv, 16, "--codebooks", 3)
     assert (found["codebooks"], found["bytes_per_vector"]) == (3, 2)
-    assert "not allowed with argument" in work(*argv, 16, "--codebooks", 3, "--bytes", 2)[2]
+    for codebooks in (3, 8):  # 8 is the default
+        assert "not allowed with argument" in work(*argv, 16, "--codebooks", codebooks, "--bytes", 2)[2]
     assert "--bytes is 129: with --codewords 16, want at most 128" in work(*argv, 16, "--bytes", 129)[2]
 
 

@@ -28,6 +28,10 @@ def test_from_vectors_to_answers(divided):
     found = work.json("info", work.path("index"))
     assert sum(n for _, _, n in found["list_sizes"]) == found["lists"] == 8
     assert work.json("info", work.path("model"))["lists"] == 8
+    work.json("build", work.path("model"), work.path("x.npy"), "--shards", 2, "-o", work.path("shards"))
+    assert {name: work.json("info", work.path("shards"))[name] for name in ("lists", "list_sizes")} == {
+        name: found[name] for name in ("lists", "list_sizes")
+    }
 
 
 def test_eval_tells_what_probes_find(divided):

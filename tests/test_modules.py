@@ -1,4 +1,4 @@
-"""No file uses one that uses it, over however many others: of the Rust crate and of the Python package."""
+"""No file uses one that uses it, over however many others: of the Rust crates and of the Python package."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CRATE = ROOT / "rust" / "core" / "src"
+BINDING = ROOT / "rust" / "python" / "src"
 PACKAGE = ROOT / "python" / "compcodes"
 
 
@@ -141,8 +142,9 @@ def test_knots_are_found():
 
 
 @pytest.mark.skipif(not CRATE.is_dir(), reason="the crate is not here")
-def test_no_file_of_the_crate_uses_one_that_uses_it():
-    assert knots(Crate(CRATE).uses()) == []
+@pytest.mark.parametrize("folder", [CRATE, BINDING], ids=["crate", "binding"])
+def test_no_file_of_the_crates_uses_one_that_uses_it(folder):
+    assert knots(Crate(folder).uses()) == []
 
 
 def test_no_file_of_the_package_imports_one_that_imports_it():

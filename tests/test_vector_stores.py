@@ -240,6 +240,9 @@ def test_langchain(tmp_path):
     assert [document.page_content for document, _ in found] == ["cat dog"] * 3
     assert found[0][1] > 0.9
     assert {d.metadata["even"] for d in store.similarity_search("tea coffee", k=5, filter={"even": False})} == {False}
+    for wrong in ({"row": {"$lt": 10}}, {"row": [1, 2]}, {"$or": 1}):
+        with pytest.raises(ValueError, match="^filter has .*want a value to be equal to, or a function of a document"):
+            store.similarity_search("tea", filter=wrong)
     only = store.similarity_search("rain snow", k=50, filter=lambda document: document.metadata["row"] < 10)
     assert [document.id for document in only][:2] == ["t3", "t8"] and len(only) == 10
     assert 0 <= store.similarity_search_with_relevance_scores("piano violin")[0][1] <= 1

@@ -32,6 +32,6 @@ def _parser() -> Parser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
     for module in (demo, fit, encode, build, search, evaluation, info, compare):
-        summary = str(module.__doc__).partition("\n")[0]
-        declare(commands.add_parser(module.NAME, help=summary, description=module.__doc__), module)
+        description = f"{module.SUMMARY} {module.DETAILS}"
+        declare(commands.add_parser(module.NAME, help=module.SUMMARY, description=description), module)
     return parser

@@ -1,7 +1,4 @@
-"""Build an index: the codes of a database, ready to search.
-
-Vectors are encoded piece by piece; a build that was killed goes on where it was when it is started again.
-"""
+"""The command `build`."""
 
 from __future__ import annotations
 
@@ -35,6 +32,8 @@ from compcodes.data.names import names_of
 from compcodes.sharded.index import is_sharded
 
 NAME = "build"
+SUMMARY = "Build an index: the codes of a database, ready to search."
+DETAILS = "Vectors are encoded piece by piece; a build that was killed goes on where it was when it is started again."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

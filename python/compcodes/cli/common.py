@@ -30,6 +30,7 @@ __all__ = [
     "check_overwriting",
     "cluster_of",
     "duration",
+    "key_text",
     "load_index",
     "load_model",
     "load_some",
@@ -232,3 +233,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
     return "\n".join(lines)
+
+
+def key_text(key: object) -> str:
+    """Write a key as files of results have it; an empty text for none."""
+    return "" if key is None else key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)

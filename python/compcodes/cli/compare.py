@@ -1,9 +1,4 @@
-"""Compare compression methods on your own vectors, and recommend one.
-
-Every method is trained, encodes the database and is searched at each size; what it finds is measured against exact
-inner products. Without --queries some vectors are kept out of the database and serve as queries. With at least 100
-queries, half of them help to choose a loss and the other half is measured with.
-"""
+"""The command `compare`."""
 
 from __future__ import annotations
 
@@ -39,6 +34,12 @@ from compcodes.quantizers._settings import stages as stages_of
 from compcodes.training.effort import EFFORTS
 
 NAME = "compare"
+SUMMARY = "Compare compression methods on your own vectors, and recommend one."
+DETAILS = (
+    "Every method is trained, encodes the database and is searched at each size; what it finds is measured against "
+    "exact inner products. Without --queries some vectors are kept out of the database and serve as queries. With at "
+    "least 100 queries, half of them help to choose a loss and the other half is measured with."
+)
 LOGS = True  # it takes long, so lines of progress are also shown if standard error is not a terminal
 
 MEASURES = ((1, 1), (10, 10), (10, 100), (100, 1000))

@@ -1,8 +1,4 @@
-"""Show the method at work on word vectors that come with the package.
-
-20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. A thousand of them,
-always the same, are kept out of the compressed set and looked up in it, to measure recall.
-"""
+"""The command `demo`."""
 
 from __future__ import annotations
 
@@ -22,6 +18,11 @@ from compcodes.data import glove
 from compcodes.plot import recall_figure
 
 NAME = "demo"
+SUMMARY = "Show the method at work on word vectors that come with the package."
+DETAILS = (
+    "20,000 English words as 100-dimensional GloVe vectors are compressed from 400 bytes to 8. A thousand of them, "
+    "always the same, are kept out of the compressed set and looked up in it, to measure recall."
+)
 
 _WORDS = "king paris guitar physics coffee monday"
 _HELD_OUT = 1000

@@ -1,4 +1,4 @@
-"""Compress vectors to codes with a model."""
+"""The command `encode`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from compcodes.data import Files, save
 from compcodes.progress import ProgressLike, staged
 
 NAME = "encode"
+SUMMARY = "Compress vectors to codes with a model."
+DETAILS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,4 @@
-"""Measure the recall of an index against exact answers.
-
-recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share
-that is right after re-ranking the first P with exact scores. Exact answers are those by the index's metric.
-"""
+"""The command `eval`."""
 
 from __future__ import annotations
 
@@ -16,11 +12,11 @@ from numpy.typing import NDArray
 from compcodes import Index, ShardedIndex, evaluate
 from compcodes.cli.common import (
     Stopwatch,
-    UsageError,
     called,
     check_output,
     check_overwriting,
     duration,
+    key_text,
     load_some,
     load_vectors,
     number_of_results,
@@ -30,9 +26,15 @@ from compcodes.cli.common import (
 )
 from compcodes.cli.parameters import whole
 from compcodes.data import load_ids
+from compcodes.data.files import open_array
 from compcodes.plot import recall_figure
 
 NAME = "eval"
+SUMMARY = "Measure the recall of an index against exact answers."
+DETAILS = (
+    "recall R@P is the share of the R truly best vectors that stand among the first P found. It is also the share "
+    "that is right after re-ranking the first P with exact scores. Exact answers are those by the index's metric."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,11 +67,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
     k = number_of_results("-P", max(args.P), len(index), len(Q))
+    numbers = _numbers(index)
     with called({"X": str(args.vectors), "Q": args.queries}):
         true_ids = _exact(index, Q, args)
         with Stopwatch() as watch:
             _, ids = index.search(Q, k, progress=args.progress)
-    numbers = _numbers(index)
     ids = numbers(ids)
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
@@ -145,11 +147,9 @@ def _probes(
 
 
 def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespace) -> NDArray[np.int64]:
-    """Read or find the ids of the exact answers, best first."""
-    if args.truth is not None and index.has_keys:
-        raise UsageError("--truth is of ids, and the index has keys: give the vectors, --vectors FILE")
+    """Read or find the ids of the exact answers, best first; keys become their row numbers."""
     if args.truth is not None:
-        true_ids = load_ids(args.truth)
+        true_ids = _rows_of_keys(args.truth, index) if index.has_keys else load_ids(args.truth)
         true_ids = true_ids[None, :] if true_ids.ndim == 1 else true_ids
         if true_ids.ndim != 2 or len(true_ids) != len(Q):
             raise ValueError(f"{args.truth} has shape {true_ids.shape}: want a row of ids for each of {len(Q)} queries")
@@ -160,6 +160,20 @@ def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespac
     k = number_of_results("-R", max(args.R), len(X), len(Q))
     _, rows = evaluate.ground_truth(X, Q, k, metric=index.metric, n_jobs=args.jobs, progress=args.progress)
     return rows if index.has_keys else index.ids[rows]
+
+
+def _rows_of_keys(path: str, index: Index | ShardedIndex) -> NDArray[np.int64]:
+    """Read keys as `search -o` writes them, texts that are empty where there is none, as the numbers of their rows."""
+    array = open_array(path)
+    texts = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    if texts.dtype.kind not in "Uiu":
+        raise ValueError(f"{path}: has dtype {array.dtype}: want keys, as strings or integers")
+    rows = {key_text(key): row for row, key in enumerate(index.ids)} | {"": -1}
+    try:
+        found = [rows[text] for text in np.ravel(texts.astype(str)).tolist()]
+    except KeyError as error:
+        raise ValueError(f"{path}: holds {error.args[0]!r}, which is no key of the index") from None
+    return np.array(found, dtype=np.int64).reshape(texts.shape)
 
 
 def recall_table(entries: list[dict[str, Any]]) -> str:

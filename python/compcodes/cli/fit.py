@@ -1,7 +1,4 @@
-"""Learn a model (codebooks) from vectors.
-
-The options are the parameters of compcodes.CompositionalCodes, which explains them.
-"""
+"""The command `fit`."""
 
 from __future__ import annotations
 
@@ -32,6 +29,8 @@ from compcodes.progress import Bar
 from compcodes.quantizers._settings import anneals, stages
 
 NAME = "fit"
+SUMMARY = "Learn a model (codebooks) from vectors."
+DETAILS = "The options are the parameters of compcodes.CompositionalCodes, which explains them."
 
 SAMPLE = 1 << 30
 """Bytes of vectors that are trained on if there are several files."""
@@ -94,17 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_column(parser)
     add("-o", "--output", required=True, metavar="MODEL", help="where to write the model")
     names = [name for name in inspect.signature(CompositionalCodes).parameters if name != "n_jobs"]
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument(
+    add(
         "--bytes",
         type=whole(1, 256),
         metavar="B",
         help="bytes of a code, 1 to 256: as many codebooks, or twice as many of at most 16 codewords, two to a byte",
     )
-    options = {
-        name: add_parameter(length if name == "n_codebooks" else parser, CompositionalCodes, name, **_PARAMETERS[name])
-        for name in names
-    }
+    options = {name: add_parameter(parser, CompositionalCodes, name, **_PARAMETERS[name]) for name in names}
     add(
         "--rounds",
         type=whole(1, 65535),
@@ -114,7 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=whole(1, 65535), metavar="N", help="partial codes that the beam keeps, with --encoder beam")
     add("--scheduler", metavar="ADDRESS", help="train on a Dask cluster")
     add("--queries", metavar="FILE", help="sample queries, for a loss that uses them")
-    parser.set_defaults(options=options)
+    # What is given is told from what is not, even if it is the default.
+    parser.set_defaults(options=options, n_codebooks=None)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -180,8 +176,13 @@ def _choose_encoder(args: argparse.Namespace) -> None:
 
 
 def _choose_codebooks(args: argparse.Namespace) -> None:
-    """Replace a size in bytes with the number of codebooks that fill it."""
-    if args.bytes is not None:
+    """Set the number of codebooks: by default, or those that fill a size in bytes."""
+    if args.bytes is None:
+        if args.n_codebooks is None:
+            args.n_codebooks = inspect.signature(CompositionalCodes).parameters["n_codebooks"].default
+    else:
+        if args.n_codebooks is not None:
+            raise UsageError("argument --codebooks: not allowed with argument --bytes")
         args.n_codebooks = args.bytes * (2 if args.n_codewords <= _HALF_A_BYTE else 1)
         if args.n_codebooks > 256:
             raise UsageError(f"--bytes is {args.bytes}: with --codewords {args.n_codewords}, want at most 128")

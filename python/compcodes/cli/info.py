@@ -1,7 +1,4 @@
-"""Say what is in a file: a model, an index, vectors, or ids.
-
-Of models and indexes every byte is checked.
-"""
+"""The command `info`."""
 
 from __future__ import annotations
 
@@ -22,6 +19,8 @@ from compcodes.data.many import is_many, paths_of
 from compcodes.sharded.index import is_sharded
 
 NAME = "info"
+SUMMARY = "Say what is in a file: a model, an index, vectors, or ids."
+DETAILS = "Of models and indexes every byte is checked."
 
 _HEADER_LIMIT = 100_000_000  # that of safetensors
 
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         content |= {"scale": settings.get("scale") in ("true", True), "bytes_per_vector": index.bytes_per_vector}
         model = index.quantizer
         if index.list_sizes is not None:
-            content |= lists(index.list_sizes, index.drift)
+            content |= lists(index.list_sizes) | {"drift": index.drift}
     else:
         content = {"kind": "model"}
         model = load_model(args.file, args.jobs)
@@ -78,6 +77,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def _sharded(index: ShardedIndex) -> dict[str, Any]:
     """Describe a folder of shards."""
     M, K, d = index.quantizer.codebooks_.shape
+    sizes = index.list_sizes
     return {
         "file": str(index.path),
         "kind": "sharded index",
@@ -90,6 +90,7 @@ def _sharded(index: ShardedIndex) -> dict[str, Any]:
         "dimension": d,
         "codebooks": M,
         "codewords": K,
+        **({} if sizes is None else lists(sizes)),
         "fingerprint": index.fingerprint[:12],
         "bytes": sum(shard.bytes for shard in index.shards),
     }
@@ -114,18 +115,20 @@ def show(result: dict[str, Any]) -> None:
             print(f"{low:>10,} to {high:<10,}{count:>8,} lists  {bar}")
 
 
-def lists(sizes: NDArray[np.int64], drift: float | None) -> dict[str, Any]:
+def lists(sizes: NDArray[np.int64]) -> dict[str, Any]:
     """Describe lists: how many, how large, and a histogram of (least, most, lists) by size."""
     edges = np.unique(np.linspace(sizes.min(), sizes.max() + 1, 11).round().astype(int))
     counts, _ = np.histogram(sizes, edges)
     histogram = [[int(a), int(b) - 1, int(n)] for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
     largest = float(sizes.max() / sizes.mean()) if sizes.any() else 1.0
-    return {"lists": len(sizes), "largest_over_mean": largest, "drift": drift, "list_sizes": histogram}
+    return {"lists": len(sizes), "largest_over_mean": largest, "list_sizes": histogram}
 
 
 def _describe(path: str) -> dict[str, Any]:
     """Describe the array in a file: several vectors, one, or ids."""
     array = open_array(path)
+    if array.dtype.kind in "US":
+        return {"kind": "ids", "ids": array.size, "type": str(array.dtype), "bytes": array.nbytes}
     if array.ndim == 1 and array.dtype.kind in "iu":
         content: dict[str, Any] = {"kind": "ids", "ids": len(array)}
         if len(array):

@@ -1,7 +1,4 @@
-"""Find the vectors of an index that answer queries best.
-
-Without -o the answers are printed, one per line: query, rank, id and score, separated by tabs.
-"""
+"""The command `search`."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from compcodes.cli.common import (
     check_overwriting,
     cluster_of,
     duration,
+    key_text,
     load_some,
     load_vectors,
     noted,
@@ -32,6 +30,8 @@ from compcodes.data import load_ids, load_names, save
 from compcodes.data.many import is_many, split_column
 
 NAME = "search"
+SUMMARY = "Find the vectors of an index that answer queries best."
+DETAILS = "Without -o the answers are printed, one per line: query, rank, id and score, separated by tabs."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         k = int(found.sum(axis=1).max())
     scores, ids, found = scores[:, :k], ids[:, :k], found[:, :k]
     if is_keyed:  # text, which files and terminals can hold; an empty string for none
-        texts = [[_text(key) for key in row] for row in ids.tolist()]
+        texts = [[key_text(key) for key in row] for row in ids.tolist()]
         ids = np.array(texts, dtype=str).reshape(scores.shape)
     for array, path in ((ids, args.output), (scores, args.scores)):
         if path is not None:
@@ -151,10 +151,6 @@ def _excluded(path: str, index: Index[Any] | ShardedIndex) -> NDArray[Any]:
         # Which of their arrays hold a row for each query, nobody can tell.
         raise UsageError(f"--exclude {path} stands for many files: give one file, or name a column as {path}:NAME")
     return _names(path, index)
-
-
-def _text(key: object) -> str:
-    return "" if key is None else key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 
 def show(result: dict[str, Any]) -> None:

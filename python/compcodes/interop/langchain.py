@@ -179,5 +179,10 @@ def _allows(filter: Filter) -> Callable[[str, dict[str, Any]], bool] | None:
         return None
     if callable(filter):
         return lambda id, record: bool(filter(_document(id, record)))
+    for name, value in filter.items():
+        if name.startswith("$") or isinstance(value, (dict, list, tuple, set)):
+            raise ArgumentValueError(
+                "filter", f"has {value!r} for {name!r}: want a value to be equal to, or a function of a document"
+            )
     absent = object()
     return lambda _, record: all(record["metadata"].get(name, absent) == value for name, value in filter.items())

@@ -42,7 +42,8 @@ class ShardedIndex:
     The folder holds `manifest.json` and a file per shard, which is a complete `Index` as written by `Index.save`. All
     shards have the same model and settings. A search covers them in order, like one index with all their vectors: with
     the same scores and the same order, ties going to the vector of the earlier shard. Shards are mapped into memory, so
-    the index may be larger than memory.
+    the index may be larger than memory. Their files must not be truncated or written in place by others: that changes
+    results, and can end the process (SIGBUS).
 
     Every change is a new version of the manifest, which replaces the previous one atomically; a process that has the
     index open keeps the version it opened until `refresh`. The files of the last two versions are kept, older ones are

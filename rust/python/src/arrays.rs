@@ -1,8 +1,8 @@
 //! numpy arrays as the core's vectors and codes, without copying them.
 
 use crate::errors::{wrong_type, wrong_value};
-use crate::lists::RestRows;
 use compcodes::Codebooks;
+use compcodes::encode::Loss;
 use compcodes::vectors::basis::Directions;
 use compcodes::vectors::rest::Rest;
 use compcodes::vectors::unit::Unit;
@@ -126,6 +126,46 @@ impl SomeRows {
 
     fn __len__(&self) -> usize {
         self.rows.len()
+    }
+}
+
+/// Vectors (n, d) minus the rows of `base` that `places` (n,) i64 refers to, as the core reads them; with `eta` weighed
+/// along the vectors, and with `directions` stretched.
+#[pyclass(frozen, module = "compcodes._core")]
+pub(crate) struct RestRows {
+    x: Py<PyAny>,
+    base: Py<PyAny>,
+    places: Vec<usize>,
+    extra: f64,
+    directions: Option<Directions>,
+}
+
+#[pymethods]
+impl RestRows {
+    #[new]
+    #[pyo3(signature = (x, base, places, eta=1.0, directions=None))]
+    fn new(
+        py: Python<'_>,
+        x: Py<PyAny>,
+        base: Py<PyAny>,
+        places: PyReadonlyArray1<'_, i64>,
+        eta: f64,
+        directions: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let (n, rows) = (x.bind(py).len()?, base.bind(py).len()?);
+        let places: Option<Vec<usize>> = places
+            .as_array()
+            .iter()
+            .map(|&place| usize::try_from(place).ok().filter(|&place| place < rows))
+            .collect();
+        let places = places.filter(|places| places.len() == n);
+        let places = places.ok_or_else(|| wrong_value("places", format!("are not {n} of {rows} rows")))?;
+        let extra = Loss::inner_product(eta).map_err(crate::errors::to_python)?.extra();
+        Ok(Self { x, base, places, extra, directions: self::directions(directions)? })
+    }
+
+    fn __len__(&self) -> usize {
+        self.places.len()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Candidates of a search that are still to be scored exactly.
 
 use crate::arrays::{Rows, queries};
-use crate::index::Certified;
-use crate::names::{Found, Names};
+use crate::names::{Certified, Found, Names};
 use crate::run::run;
 use compcodes::monitor::Monitor;
 use numpy::{IntoPyArray, PyArray1};

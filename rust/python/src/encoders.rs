@@ -2,12 +2,11 @@
 
 use crate::arrays::{codebooks, codes, directions};
 use crate::errors::{to_python, wrong_value};
-use crate::model::{Groups, grouping};
 use crate::run::run;
 use crate::targets::Wanted;
 use compcodes::Selection;
 use compcodes::encode::{self, Encode, Encoding, Loss, Objective, Start};
-use compcodes::model::Subspaces;
+use compcodes::model::{Grouping, Subspaces};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 
@@ -55,6 +54,15 @@ fn start(start: Option<(String, usize)>) -> PyResult<Start> {
 pub(crate) fn objective(eta: f64, directions: Option<Any<'_, '_>>) -> PyResult<Objective> {
     let loss = Loss::inner_product(eta).map_err(to_python)?;
     Ok(Objective { loss, directions: self::directions(directions)? })
+}
+
+/// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups.
+pub(crate) type Grouped<Basis> = (Vec<usize>, Vec<usize>, Basis, usize);
+pub(crate) type Groups<'py> = Grouped<PyReadonlyArray2<'py, f32>>;
+
+pub(crate) fn grouping((members, sizes, basis, trunk): Groups<'_>) -> PyResult<Grouping> {
+    let grouping = Grouping::new(members, sizes, basis.as_array().to_owned());
+    grouping.and_then(|grouping| grouping.with_trunk(trunk)).map_err(to_python)
 }
 
 /// Encodes with fixed codebooks.

@@ -6,7 +6,7 @@ use crate::errors::to_python;
 use crate::late::settle;
 use crate::lists::{lists_of, reach};
 use crate::model::Model;
-use crate::names::{Answer, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
+use crate::names::{Answer, Certified, Filter, Found, Limits, Name, Named, Names, keys_of, starts};
 use crate::run::{changing, here, pool, run, run_holding, run_whole};
 use crate::shared::{Shared, Stop, Turn};
 use compcodes::Result;
@@ -22,8 +22,6 @@ use std::sync::Arc;
 
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-/// Scores, names, and (nq,) bool: for which queries the results are proven exact.
-pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 /// Where the results of each query begin, (nq + 1,) i64; names, and scores f32.
 pub(crate) type Above<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
 

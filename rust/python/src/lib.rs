@@ -39,7 +39,7 @@ mod core {
     }
 
     #[pymodule_export]
-    use super::arrays::{SomeRows, UnitRows};
+    use super::arrays::{RestRows, SomeRows, UnitRows};
     #[pymodule_export]
     use super::candidates::Candidates;
     #[pymodule_export]
@@ -49,7 +49,7 @@ mod core {
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
-    use super::lists::{Lists, RestRows};
+    use super::lists::Lists;
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

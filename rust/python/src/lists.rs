@@ -1,7 +1,7 @@
 //! The lists of a model: their centroids.
 
-use crate::arrays::{Rows, codebooks, codes, directions, ids, numbers};
-use crate::errors::{to_python, wrong_value};
+use crate::arrays::{Rows, codebooks, codes, ids, numbers};
+use crate::errors::to_python;
 use crate::run::run;
 use compcodes::Model;
 use compcodes::encode::Loss;
@@ -175,45 +175,5 @@ impl Lists {
         let (codes, lists) = (self::codes(codes, "codes")?, lists_of(Some(lists))?);
         let codes = codes.as_array();
         Ok(run(py, n_jobs, None, |monitor| model.decode(codes, lists.as_deref(), monitor))?.into_pyarray(py))
-    }
-}
-
-/// Vectors (n, d) minus the rows of `base` that `places` (n,) i64 refers to, as the core reads them; with `eta` weighed
-/// along the vectors, and with `directions` stretched.
-#[pyclass(frozen, module = "compcodes._core")]
-pub(crate) struct RestRows {
-    pub(crate) x: Py<PyAny>,
-    pub(crate) base: Py<PyAny>,
-    pub(crate) places: Vec<usize>,
-    pub(crate) extra: f64,
-    pub(crate) directions: Option<compcodes::vectors::basis::Directions>,
-}
-
-#[pymethods]
-impl RestRows {
-    #[new]
-    #[pyo3(signature = (x, base, places, eta=1.0, directions=None))]
-    fn new(
-        py: Python<'_>,
-        x: Py<PyAny>,
-        base: Py<PyAny>,
-        places: PyReadonlyArray1<'_, i64>,
-        eta: f64,
-        directions: Option<Any<'_, '_>>,
-    ) -> PyResult<Self> {
-        let (n, rows) = (x.bind(py).len()?, base.bind(py).len()?);
-        let places: Option<Vec<usize>> = places
-            .as_array()
-            .iter()
-            .map(|&place| usize::try_from(place).ok().filter(|&place| place < rows))
-            .collect();
-        let places = places.filter(|places| places.len() == n);
-        let places = places.ok_or_else(|| wrong_value("places", format!("are not {n} of {rows} rows")))?;
-        let extra = Loss::inner_product(eta).map_err(to_python)?.extra();
-        Ok(Self { x, base, places, extra, directions: self::directions(directions)? })
-    }
-
-    fn __len__(&self) -> usize {
-        self.places.len()
     }
 }

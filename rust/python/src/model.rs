@@ -1,12 +1,12 @@
 //! Models: codebooks, how vectors are encoded, and what Python wants to store.
 
 use crate::arrays::codebooks;
-use crate::encoders::{encoding, objective, selection};
+use crate::encoders::{Grouped, Groups, encoding, grouping, objective, selection};
 use crate::errors::{to_python, wrong_value};
 use crate::lists::Lists;
 use compcodes::Model as Core;
 use compcodes::encode::{Encoding, Objective, Start};
-use compcodes::model::{Grouping, Recipe, Structure, Subspaces};
+use compcodes::model::{Recipe, Structure, Subspaces};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,15 +15,6 @@ use std::path::PathBuf;
 type Any<'a, 'py> = &'a Bound<'py, PyAny>;
 /// The dimensions of each subspace, and the basis (d, Σ d_m) that spans them, f32.
 type Spans<'py> = (Vec<usize>, Option<Bound<'py, PyArray2<f32>>>);
-
-/// Codebooks and dimensions of each group, the basis (d, Σ d_g) f32, and how many codebooks come before the groups.
-type Grouped<Basis> = (Vec<usize>, Vec<usize>, Basis, usize);
-pub(crate) type Groups<'py> = Grouped<PyReadonlyArray2<'py, f32>>;
-
-pub(crate) fn grouping((members, sizes, basis, trunk): Groups<'_>) -> PyResult<Grouping> {
-    let grouping = Grouping::new(members, sizes, basis.as_array().to_owned());
-    grouping.and_then(|grouping| grouping.with_trunk(trunk)).map_err(to_python)
-}
 
 /// A model as stored in files.
 #[pyclass(frozen, module = "compcodes._core")]

@@ -125,6 +125,8 @@ pub(crate) struct Found {
 
 /// Scores (nq, k) f32, and ids (nq, k) i64 or a list of nq · k keys.
 pub(crate) type Answer<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>);
+/// Scores, names, and (nq,) bool: for which queries the results are proven exact.
+pub(crate) type Certified<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyAny>, Bound<'py, PyArray1<bool>>);
 
 impl Found {
     pub(crate) fn new(index: &Index, hits: Hits) -> Self {

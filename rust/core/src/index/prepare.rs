@@ -87,25 +87,10 @@ impl Index {
         self.append(codes, lists, ids, side, monitor)
     }
 
-    /// Like [`prepare_add_codes`](Self::prepare_add_codes), with a key for each vector.
+    /// Like [`prepare_add_codes_in`](Self::prepare_add_codes_in), with a key for each vector.
     ///
     /// # Errors
-    /// The errors of [`add_codes`](Self::add_codes) and of [`add_keyed`](Self::add_keyed).
-    pub fn prepare_add_keyed_codes<S: AsRef<str>>(
-        &self,
-        codes: ArrayView2<'_, u8>,
-        keys: &[S],
-        side: Option<&[f32]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Change> {
-        self.prepare_add_keyed_codes_in(codes, None, keys, side, monitor)
-    }
-
-    /// Like [`prepare_add_keyed_codes`](Self::prepare_add_keyed_codes), with the list of each vector: see
-    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in).
-    ///
-    /// # Errors
-    /// The errors of both.
+    /// Its errors, and those of [`add_keyed`](Self::add_keyed).
     pub fn prepare_add_keyed_codes_in<S: AsRef<str>>(
         &self,
         codes: ArrayView2<'_, u8>,
@@ -186,27 +171,11 @@ impl Index {
             .map_err(of_vectors)
     }
 
-    /// Like [`prepare_update`](Self::prepare_update), with codes (n, M) and what the settings require alongside them:
-    /// see [`add_codes`](Self::add_codes).
+    /// Like [`prepare_update`](Self::prepare_update), with codes (n, M) and what goes with them: see
+    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in). If vectors change lists, it takes as long as removing some.
     ///
     /// # Errors
-    /// The errors of [`prepare_update`](Self::prepare_update) and of [`add_codes`](Self::add_codes).
-    pub fn prepare_update_codes(
-        &self,
-        codes: ArrayView2<'_, u8>,
-        ids: &[i64],
-        side: Option<&[f32]>,
-        monitor: &dyn Monitor,
-    ) -> Result<Change> {
-        self.prepare_update_codes_in(codes, None, ids, side, monitor)
-    }
-
-    /// Like [`prepare_update_codes`](Self::prepare_update_codes), with the list of each vector: see
-    /// [`prepare_add_codes_in`](Self::prepare_add_codes_in). If vectors change lists, it takes as long as removing
-    /// some.
-    ///
-    /// # Errors
-    /// The errors of [`prepare_update_codes`](Self::prepare_update_codes); or lists that do not fit.
+    /// The errors of both.
     pub fn prepare_update_codes_in(
         &self,
         codes: ArrayView2<'_, u8>,

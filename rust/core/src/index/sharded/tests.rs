@@ -213,7 +213,7 @@ fn keys_name_vectors_in_any_shard() {
         let keys: Vec<String> = (from..to).map(|i| format!("k{i}")).collect();
         let codes = codes(90).0;
         let codes = codes.slice(s![from..to, ..]);
-        let change = index.prepare_add_keyed_codes(codes, &keys, None, &()).unwrap();
+        let change = index.prepare_add_keyed_codes_in(codes, None, &keys, None, &()).unwrap();
         index.apply(change).unwrap();
         Arc::new(index)
     };
