@@ -24,6 +24,22 @@ def test_clone(X):
         copied.encode(X)
 
 
+def test_parameters_of_parameters_are_set_by_name(X):
+    from sklearn.model_selection import GridSearchCV
+
+    q = small(encoder=cc.LocalSearch(rounds=2))
+    search = GridSearchCV(q, {"encoder__rounds": [1, 2]}, cv=2).fit(X)
+    assert search.best_params_["encoder__rounds"] in (1, 2) and q.encoder == cc.LocalSearch(rounds=2)
+    assert q.set_params(encoder__rounds=5, max_iter=2).encoder == cc.LocalSearch(rounds=5)
+    for wrong, match in (
+        ({"encoder__beams": 3}, r"encoder__beams cannot be set: encoder is LocalSearch\(.*\), which has \['rounds"),
+        ({"loss__eta": 3}, "loss__eta cannot be set: loss is 'reconstruction', which has no parameters"),
+        ({"decoder__x": 3}, "decoder__x cannot be set: there is no parameter 'decoder'"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            q.set_params(**wrong)
+
+
 def test_a_pipeline_ends_in_codes_and_leads_back(X):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

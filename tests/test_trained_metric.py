@@ -134,7 +134,6 @@ def test_an_index_of_another_metric_says_so(X, cosine, tmp_path):
         warnings.simplefilter("error")
         cc.Index(plain["ip"], "l2")  # the same training
         for metric in ("ip", "cosine", "l2"):
-            cc.Index(cc.ProductQuantizer(2, 8).fit(X), metric)
             cc.Index(cc.CompositionalCodes.from_codebooks(cosine.codebooks_), metric)
         again = cc.Index.load(tmp_path / "index")  # it was said when the index was made
         pickle.loads(pickle.dumps(again))
@@ -192,3 +191,17 @@ def test_the_command_knows_it(X, tmp_path, capsys):
     assert "warning" not in result
     assert main(["build", model, x, "-o", index, "--metric", "ip"]) == 0
     assert "compcodes: warning: the model was trained for the metric 'cosine'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", [cc.ProductQuantizer, cc.OptimizedProductQuantizer, cc.ResidualQuantizer])
+def test_methods_without_a_metric_say_that_lengths_are_not_for_cosines(method):
+    X = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    few = {"n_codebooks": 2, "n_codewords": 8, "max_iter": 1}
+    with pytest.warns(cc.MetricWarning, match="vectors of different lengths.*scale vectors to length 1 before fit"):
+        cc.Index(method(**few).fit(X), "cosine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cc.Index(method(**few).fit(unit), "cosine")
+        cc.Index(method(**few).fit(X), "l2")
+        cc.Index(method(**few).fit(X))

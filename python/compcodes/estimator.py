@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,7 +109,7 @@ class Estimator:
         return {name: getattr(self, name) for name in _defaults(type(self)) if hasattr(self, name)}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.
+        """Set parameters by name; ``encoder__rounds`` is the parameter `rounds` of the object that is `encoder`.
 
         Raises
         ------
@@ -117,11 +118,12 @@ class Estimator:
         """
         known = self.get_params()
         for name, value in params.items():
-            if name not in known:
+            own, is_part, part = name.partition("__")
+            if own not in known:
                 raise ArgumentValueError(
-                    name, f"cannot be set: there is no parameter {name!r}: want one of {sorted(known)}"
+                    name, f"cannot be set: there is no parameter {own!r}: want one of {sorted(known)}"
                 )
-            setattr(self, name, value)
+            setattr(self, own, _with(getattr(self, own), name, part, value) if is_part else value)
         return self
 
     def __repr__(self) -> str:
@@ -132,6 +134,15 @@ class Estimator:
             if name in ("n_codebooks", "n_codewords", "selection", "n_bits") or not _same(value, default[name])
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _with(whole: Any, name: str, part: str, value: Any) -> Any:
+    """Return an object with another value of one of its parameters."""
+    parts = [field.name for field in fields(whole)] if is_dataclass(whole) else []
+    if part not in parts:
+        has = f"has {parts}" if parts else "has no parameters"
+        raise ArgumentValueError(name, f"cannot be set: {name.partition('__')[0]} is {whole!r}, which {has}")
+    return replace(whole, **{part: value})
 
 
 def _same(value: object, default: object) -> bool:

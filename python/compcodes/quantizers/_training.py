@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes._arrays import as_vectors, check_rows
 from compcodes.errors import ArgumentValueError
 
-__all__ = ["Doubles", "Floats", "Report", "history", "seeds", "training_sample", "within"]
+__all__ = ["Doubles", "Floats", "Report", "history", "lengths_differ", "seeds", "training_sample", "within"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -35,6 +35,12 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
         sample = np.ascontiguousarray(X[rows] if n > limit else X, dtype=np.float32)
     check_rows("X", sample, rows)
     return sample
+
+
+def lengths_differ(X: Floats) -> bool:
+    """Whether vectors differ in length by more than 1 %."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    return bool(lengths.max() - lengths.min() > 0.01 * lengths.mean())
 
 
 def seeds(seed: int, n: int) -> list[int]:

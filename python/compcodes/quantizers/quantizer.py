@@ -52,6 +52,8 @@ class Quantizer(Estimator):
     method: ClassVar[str] = ""
     _kinds: ClassVar[dict[str, type[Quantizer]]] = {}
     _selection: str = "group"
+    #: Whether it was trained on vectors of different lengths, which it then keeps; False if that is not known.
+    _lengths_differ: bool = False
     #: What an index of the model is divided by; None without lists.
     _lists: _core.Lists | None = None
 

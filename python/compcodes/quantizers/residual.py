@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from compcodes import _core
 from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers._training import Floats, Report, history, seeds, training_sample, within
+from compcodes.quantizers._training import Floats, Report, history, lengths_differ, seeds, training_sample, within
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class ResidualQuantizer(Quantizer):
             residual = sample - _core.decode(codebooks, codes, self.n_jobs)
             objectives.append(float(np.einsum("ij,ij->", residual, residual, dtype=np.float64)) / len(sample))
         self._set(codebooks)
+        self._lengths_differ = lengths_differ(sample)
         self.history_ = history(objectives)
         return self
 

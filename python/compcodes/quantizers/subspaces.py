@@ -12,7 +12,16 @@ from compcodes import _core
 from compcodes._arrays import RandomState, as_seed, check_jobs, check_range
 from compcodes.errors import ArgumentValueError
 from compcodes.progress import ProgressLike, staged
-from compcodes.quantizers._training import Doubles, Floats, Report, history, seeds, training_sample, within
+from compcodes.quantizers._training import (
+    Doubles,
+    Floats,
+    Report,
+    history,
+    lengths_differ,
+    seeds,
+    training_sample,
+    within,
+)
 from compcodes.quantizers.quantizer import Quantizer
 
 if TYPE_CHECKING:
@@ -83,6 +92,7 @@ class SubspaceQuantizer(Quantizer):
         if not np.isfinite(codebooks).all():
             raise ArgumentValueError("X", "has values too large to be squared in float64")
         self._set(codebooks)
+        self._lengths_differ = lengths_differ(sample)
         self.history_ = history(objectives)
         self._subspaces()
         return self
