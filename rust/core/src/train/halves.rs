@@ -3,9 +3,9 @@
 //!
 //! An iteration for half of the codebooks takes a quarter of the time, and reads a Gram matrix that stays in the caches
 //! near a core. And the codebooks come so near to where they end that a quarter of the iterations without noise are
-//! enough, which are most of the time for a million vectors. 100,000 vectors of SIFT train in six tenths of the time, with
-//! the same recall, for 8 × 256 codewords; 100,000 patches found .02 more of the 10 best, and noisy copies of GloVe as
-//! many. With fewer vectors, which all iterations see, the result was as often worse as better, and there is less to save.
+//! enough, which are most of the time for a million vectors. Of 8 × 256 codewords for 100,000 vectors of SIFT, recall was
+//! the same; 100,000 patches found .02 more of the 10 best, and noisy copies of GloVe as many. With fewer vectors, which
+//! all iterations see, the result was as often worse as better, and there is less to save.
 
 use super::parts::{self, Part};
 use crate::error::Result;
