@@ -25,6 +25,7 @@ demo: $(CORE) ## Set up what it needs, and run the main job on the embedded word
 test: test-rust test-python ## Set everything up and run every test, the documentation's examples too
 
 test-rust: cargo
+	@echo "Building and running the Rust tests: some minutes the first time."
 	cargo test --workspace --release --quiet
 
 test-python: $(BUILT)

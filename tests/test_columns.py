@@ -213,3 +213,15 @@ def test_jax():
         [sys.executable, "-c", WITH_JAX], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "checked\n", done.stderr
+
+
+def test_arrays_that_are_not_aligned_are_copied(quantizer, X):
+    """Such as tasks of Dask get them, read from the network."""
+    raw = b"\0" + X[:50].tobytes()
+    odd = np.frombuffer(raw, np.float32, offset=1).reshape(50, -1)
+    assert not odd.flags.aligned
+    index = cc.Index(quantizer).add(odd)
+    np.testing.assert_array_equal(index.codes, quantizer.encode(X[:50]))
+    for a, b in zip(index.search(odd, 3, rerank=odd), index.search(X[:50], 3, rerank=X[:50]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    cc.ProductQuantizer(2, 4, max_iter=1).fit(odd)

@@ -147,6 +147,6 @@ def test_messages_show_keys_as_they_are(flat):
 @pytest.mark.parametrize("name", ["filter", "exclude"])
 def test_what_is_no_filter_is_refused_by_name(model, keys, name):
     index = cc.Index(model, keys=keys).add(X[:2], ["a", "b"] if keys else None)
-    for wrong in (object(), 3, {1: 2}, [[1], 2], [[1], None]):
-        with pytest.raises((TypeError, ValueError), match=f"^{name} .*want"):
+    for wrong in (object(), 3, {1: 2}, [[1], 2], *([[1], None],) * (name == "filter")):
+        with pytest.raises((TypeError, ValueError), match=rf"^{name}\b.*want"):
             index.search(X[:2], 1, **{name: wrong})

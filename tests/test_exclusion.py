@@ -256,6 +256,9 @@ def test_a_query_may_have_nothing_to_exclude(vectors_of, Q, kind, keyed):
     want = index.search(Q[:3], K, exclude=[[], [one, two], []])
     for got, expect in zip(index.search(Q[:3], K, exclude=given), want, strict=True):
         np.testing.assert_array_equal(got, expect)
+    nothing = [None] * 3 if kind == "list" else package.nulls(3) if kind == "pyarrow" else package.Series([None] * 3)
+    for got, expect in zip(index.search(Q[:3], K, exclude=nothing), index.search(Q[:3], K), strict=True):
+        np.testing.assert_array_equal(got, expect)
     with pytest.raises(
         TypeError, match=r"^filter\[0\] is (None|nan): want a list for each query, an empty one for none"
     ):
@@ -263,11 +266,16 @@ def test_a_query_may_have_nothing_to_exclude(vectors_of, Q, kind, keyed):
 
 
 def test_masks_of_integers_are_refused(vectors_of, Q):
-    index, _, _ = vectors_of[150]
+    index, with_keys, _ = vectors_of[150]
     mask = np.arange(3 * 150).reshape(3, 150) % 2
     for limit in ("filter", "exclude"):
-        with pytest.raises(TypeError, match=f"^{limit} is a matrix of 0 and 1 in int64: a mask is {limit}.astype"):
-            index.search(Q[:3], K, **{limit: mask})
+        for wrong in (mask, mask.tolist(), list(mask.astype(np.int8)), mask[0], mask[0].astype(np.uint8)):
+            with pytest.raises(
+                TypeError, match=f"^{limit} holds 0 and 1 for each vector in u?int.*: a mask is of type"
+            ):
+                index.search(Q[:3], K, **{limit: wrong})
+        with pytest.raises(TypeError, match=f"^{limit} holds 0 and 1 for each vector in int64"):
+            with_keys.search(Q[:3], K, **{limit: mask})
     assert index.search(Q[:3], 2, filter=np.array([[0, 1], [1, 0], [1, 1]]))[1].max() == 1  # ids
 
 
@@ -284,3 +292,37 @@ def test_keys_in_no_order_name_no_rows(quantizer, X):
     with pytest.raises(TypeError, match=r"ids have dtype datetime64\[ns\]: want keys that a file can keep"):
         index.add(X[4:6], np.array(["2020-01-01", "2021-01-01"], "M8[ns]"))
     assert index.remove({"a", "c"}) == 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_columns_of_each_query_may_differ_in_length(vectors_of, Q, kind, keyed):
+    package = pytest.importorskip(kind)
+    column = package.array if kind == "pyarrow" else package.Series
+    index, with_keys, names = vectors_of[150]
+    index, rows = (with_keys, [names[3:5], names[7:8]]) if keyed else (index, [[3, 4], [7]])
+    for limit in ("filter", "exclude"):
+        want = index.search(Q[:2], K, **{limit: rows})
+        for got, expect in zip(index.search(Q[:2], K, **{limit: [*map(column, rows)]}), want, strict=True):
+            np.testing.assert_array_equal(got, expect)
+
+
+def test_ids_beyond_int64_are_those_of_no_vector(vectors_of, Q):
+    index, _, _ = vectors_of[150]
+    want = index.search(Q[:2], K, exclude=[1])[1]
+    for ids in ([2**63 + 1, 1], [2**70, 1], {2**63, 1}, [[2**70, 1], [1]], np.array([2**63 + 1, 1], np.uint64)):
+        np.testing.assert_array_equal(index.search(Q[:2], K, exclude=ids)[1], want)
+    with pytest.raises(TypeError, match="^exclude has missing values: fill or drop them"):
+        index.search(Q[:2], K, exclude=np.array([1, np.nan]))
+    with pytest.raises(TypeError, match=r"^exclude\[1\] has missing values"):
+        index.search(Q[:2], K, exclude=[[1], [1, None]])
+
+
+def test_ids_of_other_kinds_are_named(quantizer, X):
+    index = cc.Index(quantizer).add(X[:20])
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="^ids have dtype"):
+        index.reconstruct([pandas.Timestamp("2020")])
+    with pytest.raises(ValueError, match=f"^ids hold {2**63}, which is beyond int64"):
+        index.remove(range(2**63 - 1, 2**63 + 1))
+    assert index.remove({1, 2}) == 2

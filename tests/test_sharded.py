@@ -497,3 +497,13 @@ def test_no_more_shards_than_vectors(quantizer, X, tmp_path):
     index = cc.ShardedIndex.build(tmp_path / "three", quantizer, X[:3], 10)
     assert [shard.vectors for shard in index.shards] == [1, 1, 1] and index.ids.tolist() == [0, 1, 2]
     assert len(cc.ShardedIndex.build(tmp_path / "none", quantizer, X[:0], 10)) == 0
+
+
+def test_a_folder_stays_where_it_was_when_the_working_directory_changes(quantizer, X, tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    index = cc.ShardedIndex.create("index", quantizer).add(X[:20])
+    monkeypatch.chdir(tmp_path / "b")
+    other = cc.ShardedIndex.create("index", quantizer)
+    assert len(index.add(X[:7])) == 27 and len(other.refresh()) == 0

@@ -31,6 +31,10 @@ def test_parameters_of_parameters_are_set_by_name(X):
     search = GridSearchCV(q, {"encoder__rounds": [1, 2]}, cv=2).fit(X)
     assert search.best_params_["encoder__rounds"] in (1, 2) and q.encoder == cc.LocalSearch(rounds=2)
     assert q.set_params(encoder__rounds=5, max_iter=2).encoder == cc.LocalSearch(rounds=5)
+    assert q.set_params(encoder__rounds=7, encoder=cc.LocalSearch(rounds=3)).encoder == cc.LocalSearch(rounds=7)
+    with pytest.raises(ValueError, match="encoder__nope cannot be set"):
+        q.set_params(max_iter=9, encoder__nope=1)
+    assert q.max_iter == 2
     for wrong, match in (
         ({"encoder__beams": 3}, r"encoder__beams cannot be set: encoder is LocalSearch\(.*\), which has \['rounds"),
         ({"loss__eta": 3}, "loss__eta cannot be set: loss is 'reconstruction', which has no parameters"),

@@ -46,7 +46,7 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
         raise kind(name, f"is not an array of numbers: {error}") from None
-    if not array.flags.aligned and not isinstance(value, np.ndarray):
+    if not array.flags.aligned and not isinstance(array, np.memmap):
         array = array.copy()  # such as Dask receives over the network
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")
@@ -92,8 +92,10 @@ def as_vectors(X: ArrayLike, name: str, dim: int | None = None) -> NDArray[Any]:
 
 def as_queries(Q: ArrayLike, dim: int, name: str = "Q") -> NDArray[np.float32]:
     """Return queries (nq, d) as float32; a single query (d,) becomes (1, d)."""
-    if type(Q) is np.ndarray and Q.dtype == np.float32 and Q.shape[1:] == (dim,) and Q.flags.c_contiguous:
-        return Q  # the usual case, which takes a tenth of the time of the others
+    if type(Q) is np.ndarray and Q.dtype == np.float32 and Q.shape[1:] == (dim,):
+        flags = Q.flags
+        if flags.c_contiguous and flags.aligned:
+            return Q  # the usual case, which takes a tenth of the time of the others
     array = as_numbers(name, Q)
     if array.ndim == 1:
         array = array[None, :]
@@ -118,6 +120,8 @@ def as_codes(codes: ArrayLike, n_codebooks: int) -> NDArray[np.uint8]:
 
 def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     """Return integers of any kind as an array; other ids are identified by their type."""
+    if isinstance(ids, range) and ids and not -_END <= min(ids[0], ids[-1]) <= max(ids[0], ids[-1]) < _END:
+        raise ArgumentValueError(name, f"hold {max(ids[0], ids[-1])}, which is beyond int64: want at most 2**63 - 1")
     array = np.asarray(plain(ids, name))
     if array.dtype.kind in "Of" and isinstance(ids, (int, list, tuple)):  # numpy has no type for integers this large
         large = [one for one in np.ravel(np.array(ids, dtype=object)) if type(one) is int and not -_END <= one < _END]

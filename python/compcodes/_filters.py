@@ -76,10 +76,16 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
             return _clipped(value)
         value = _within(value, index)
     given = value
+    if isinstance(value, np.ndarray):
+        _check_mask(value, name, index)
     if isinstance(value, (str, bytes)):
         raise ArgumentTypeError(name, f"is {value!r}: want a list of keys" if has_keys else f"is {value!r}: want ids")
     if hasattr(value, "tocsr"):
         return _of_matrix(value, name, n_queries, has_keys)
+    if str(getattr(value, "dtype", getattr(value, "type", ""))).lower() in ("object", "null") and _is_column(value):
+        rows = listed(value)
+        if rows and all(map(_is_missing, rows)):
+            return _of_each(rows, name, n_queries, index)
     if isinstance(value, (set, frozenset)):
         value = list(value)
     elif str(getattr(value, "dtype", "")) == "object" and hasattr(value, "to_numpy"):
@@ -104,9 +110,6 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
         _check_queries(name, len(array), n_queries)
         return np.ascontiguousarray(array)
     if array.ndim == 2:
-        is_of_vectors = array.shape[1] == len(index) > 2 and array.size and array.dtype.kind in "iu"
-        if is_of_vectors and 0 <= array.min() <= array.max() <= 1:  # as ids they would be repeated in every row
-            raise ArgumentTypeError(name, f"is a matrix of 0 and 1 in {array.dtype}: a mask is {name}.astype(bool)")
         return _of_each(list(array), name, n_queries, index)
     if array.ndim == 0:
         raise ArgumentTypeError(name, f"is {value!r}: want a bool mask, integer ids or a range")
@@ -114,9 +117,30 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
         raise ArgumentValueError(name, f"has shape {array.shape}: want one dimension, or a row for each query")
     if array.dtype == bool:
         return array
+    array = _known(array, value, name)
     if array.dtype.kind not in "iu" and array.size:
         raise ArgumentTypeError(name, f"has dtype {array.dtype}: want a bool mask, integer ids or a range")
+    _check_mask(array, name, index)
     return array.astype(np.int64)  # values beyond int64 become negative, and match no id
+
+
+def _check_mask(array: NDArray[Any], name: str, index: Searched) -> None:
+    """Refuse 0 and 1 for each vector: as ids they would be repeated many times."""
+    is_of_vectors = array.ndim in (1, 2) and array.shape[-1] == len(index) > 2 and array.size
+    if is_of_vectors and array.dtype.kind in "iu" and 0 <= array.min() <= array.max() <= 1:
+        raise ArgumentTypeError(name, f"holds 0 and 1 for each vector in {array.dtype}: a mask is of type bool")
+
+
+def _known(array: NDArray[Any], value: Any, name: str, part: str = "") -> NDArray[Any]:
+    """Return ids that numpy could not hold as integers: without those beyond int64, which no vector has."""
+    if array.dtype.kind not in "fO" or not array.size:
+        return array
+    ids = listed(value)
+    if any(map(_is_missing, ids)):
+        raise ArgumentTypeError(name, f"{part}has missing values: fill or drop them")
+    if not all(isinstance(id, (int, np.integer)) and not isinstance(id, bool) for id in ids):
+        return array
+    return np.array([id for id in ids if -_LARGEST <= id <= _LARGEST], dtype=np.int64)
 
 
 def _is_nested(value: Any, has_keys: bool) -> bool:
@@ -128,18 +152,24 @@ def _is_nested(value: Any, has_keys: bool) -> bool:
     if isinstance(value, np.ndarray):
         if has_keys and value.ndim == 2:  # such as the keys that a search returned
             return bool(value.dtype != bool)
-        return bool(value.dtype == object and any(map(is_list, value.flat)))
+        are_missing = not has_keys and value.size and all(map(_is_missing, value.flat))
+        return bool(value.dtype == object and (are_missing or any(map(is_list, value.flat))))
     if isinstance(value, (list, tuple)):
         some = [one for one in value if not _is_missing(one)]
-        return bool(some) and all(map(is_list, some)) and not _are_masks(some)
+        return bool(value) and all(map(is_list, some)) and not (some and _are_masks(some))
     kind = getattr(value, "dtype", getattr(value, "type", None))
     return kind is not None and "list" in str(kind).lower()
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple, set, frozenset, range)) or (
-        isinstance(value, np.ndarray) and value.ndim == 1
-    )
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1
+    return isinstance(value, (list, tuple, set, frozenset, range)) or _is_column(value)
+
+
+def _is_column(value: object) -> bool:
+    """Whether it is a column of some data frame."""
+    return hasattr(value, "to_numpy") and hasattr(value, "__len__")
 
 
 def _is_missing(value: object) -> bool:
@@ -174,8 +204,8 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
         _check_unmasked(row, name, f"[{query}] ")
         if name == "filter" and _is_missing(row):
             raise ArgumentTypeError(name, f"[{query}] is {row!r}: want a list for each query, an empty one for none")
-    if any(isinstance(row, range) or _is_missing(row) for row in rows):
-        rows = [_within(row, index) if isinstance(row, range) else [] if _is_missing(row) else row for row in rows]
+    if any(isinstance(row, range) or _is_missing(row) or _is_column(row) for row in rows):
+        rows = [_plain(row, index) for row in rows]
     if index.has_keys:
         rows = [_keys_in(row) for row in rows]
         plain = _core.keys_of_each(rows)
@@ -185,8 +215,11 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
         return _starts([len(row) for row in keys]), [key for row in keys for key in row]
     quick = _core.ids_of_each(rows) or _joined(rows)
     if quick is not None:
+        if len(quick[1]) == len(rows) * len(index) > 0 and set(map(len, rows)) == {len(index)}:
+            _check_mask(quick[1].reshape(len(rows), -1), name, index)
         return quick
     arrays = [np.asarray(list(row) if isinstance(row, (set, frozenset)) else row) for row in rows]
+    arrays = [_known(array, row, name, f"[{at}] ") for at, (array, row) in enumerate(zip(arrays, rows, strict=True))]
     for query, array in enumerate(arrays):
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ArgumentTypeError(
@@ -231,6 +264,13 @@ def _check_queries(name: str, n: int, n_queries: int) -> None:
 
 def _starts(sizes: list[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _plain(row: Any, index: Searched) -> Any:
+    """Return what limits one query in a plain form."""
+    if isinstance(row, range):
+        return _within(row, index)
+    return [] if _is_missing(row) else listed(row) if _is_column(row) else row
 
 
 def _within(ids: range, index: Searched) -> Any:

@@ -32,6 +32,8 @@ class Names(NamedTuple):
         """Convert names of some of the `n` vectors of an index for the core."""
         if isinstance(names, range) and size_of(names) > n:
             raise ArgumentValueError("ids", f"are a range of {size_of(names)}, and the index holds {n} vectors")
+        if isinstance(names, (set, frozenset)):
+            names = list(names)
         return as_keys(names) if self.keyed else as_ids(names, np.size(names))
 
     def new(self, names: ArrayLike | None, n: int) -> NDArray[np.int64] | list[str] | None:

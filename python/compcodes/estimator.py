@@ -116,14 +116,16 @@ class Estimator:
         ValueError
             There is no parameter of that name.
         """
-        known = self.get_params()
-        for name, value in params.items():
+        known, wanted = self.get_params(), {}
+        for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):  # objects before their parts
             own, is_part, part = name.partition("__")
             if own not in known:
                 raise ArgumentValueError(
                     name, f"cannot be set: there is no parameter {own!r}: want one of {sorted(known)}"
                 )
-            setattr(self, own, _with(getattr(self, own), name, part, value) if is_part else value)
+            wanted[own] = _with(wanted.get(own, known[own]), name, part, value) if is_part else value
+        for name, value in wanted.items():
+            setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:

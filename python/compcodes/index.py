@@ -397,10 +397,11 @@ class Index(Generic[Name]):
             With `rerank`: how many of the best by code are compared exactly; 10 · k by default.
         n_probe : int, optional
             For an index with lists (see `CompositionalCodes`): how many to search, the best ones for each query; more
-            if those hold fewer than k vectors that may be found. All of them give the result of a search without lists.
+            if those hold fewer than k vectors that may be found, or fewer than `n_candidates` with `rerank`. All of
+            them give the result of a search without lists.
         recall : float, default 0.95
-            Instead of `n_probe`, 0 to 1: as many lists as hold this share of the nearest vectors, as `fit` measured for
-            its sample queries, or for rows of the data. 1 searches all.
+            Instead of `n_probe`, 0 to 1: as many lists as hold this share of the 10 nearest vectors, as `fit` measured
+            for its sample queries, or for rows of the data. The nearest k lie in more if k is larger. 1 searches all.
         certify : bool, default False
             With `rerank`, for an index with ``residuals=True``: also compare exactly the `n_candidates` with the
             largest bounds ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖, and return for which queries the results are thereby proven exact, as

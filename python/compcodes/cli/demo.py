@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "bytes_before": X.shape[1] * X.itemsize,
         "bytes_per_vector": index.bytes_per_vector,
         "codebooks_bytes": index.quantizer.codebooks_.nbytes,
+        "effort": args.effort,
         "seconds": {**seconds, "search": search.seconds},
         "words": [
             {"word": word, **{key: _named(words, row, ids[i], s[i]) for key, (s, ids) in matches.items()}}
@@ -113,7 +114,11 @@ def show(result: dict[str, Any]) -> None:
             ]
         )
     )
-    print(f"\ntrained in {duration(seconds['fit'])}, encoded in {duration(seconds['encode'])}", end=", ")
+    print(
+        f"\ntrained with {result['effort']} effort in {duration(seconds['fit'])}, "
+        f"encoded in {duration(seconds['encode'])}",
+        end=", ",
+    )
     print(f"searched in {duration(seconds['search'] / result['queries'])} a query of {_FOUND:,} answers\n")
     for entry in result["words"]:
         exact = [name for name, _ in entry["exact"]]

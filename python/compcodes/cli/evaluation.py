@@ -99,7 +99,7 @@ def show(result: dict[str, Any]) -> None:
     print(
         f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
         f"for {result['queries']:,} queries in {duration(result['seconds'])}"
-        + (", in the lists that hold 95% of the nearest by the model" if "probes" in result else "")
+        + (", in the lists that hold 95% of the 10 nearest by the model" if "probes" in result else "")
     )
     print(recall_table(result["recall"]))
     if "probes" in result:
@@ -168,7 +168,10 @@ def _rows_of_keys(path: str, index: Index | ShardedIndex) -> NDArray[np.int64]:
     texts = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     if texts.dtype.kind not in "Uiu":
         raise ValueError(f"{path}: has dtype {array.dtype}: want keys, as strings or integers")
-    rows = {key_text(key): row for row, key in enumerate(index.ids)} | {"": -1}
+    rows = {key_text(key): row for row, key in enumerate(index.ids)}
+    if len(rows) < len(index):
+        raise ValueError(f"{path}: the index has keys that are different and read the same, such as 7 and '7'")
+    rows.setdefault("", -1)
     try:
         found = [rows[text] for text in np.ravel(texts.astype(str)).tolist()]
     except KeyError as error:

@@ -65,6 +65,8 @@ def _stacked(rows: Sequence[Any], name: str) -> Any:
 
 
 def _of_pandas(value: Any, name: str) -> Any:
+    if not hasattr(value, "ndim"):  # a scalar, such as a timestamp
+        return value
     if value.ndim == 2:
         if value.shape[1] == 1:
             return _of_pandas(value.iloc[:, 0], name)

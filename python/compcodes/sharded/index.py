@@ -610,13 +610,13 @@ class ShardedIndex:
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a folder."""
+    """Return the path of a folder, which stays the same if the working directory changes."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise ArgumentTypeError("path", f"is {path!r}: want the path of a folder")
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise ArgumentValueError("path", f"is {name!r}: want the path of a folder")
-    return Path(name)
+    return Path(os.path.abspath(name))
 
 
 def _check_source(source: object) -> None:

@@ -109,9 +109,10 @@ impl Index {
         if self.order() == Order::Mixed {
             return Err(argument!(
                 "rerank",
-                "needs rerank_ids here: vectors were added after others were removed, or under ids that do not ascend by an older version: \
-                 rows of rerank might be taken for those of other vectors. Name them: rerank_ids, an id for each row, \
-                 which are the index's own ids if the rows are in that order"
+                "needs rerank_ids here: vectors were added after others were removed, or came with ids of their \
+                 own from an older version or another library, whose order is not known: rows of rerank might be \
+                 taken for those of other vectors. Name them: rerank_ids, an id for each row, which are the \
+                 index's own ids if the rows are in that order"
             ));
         }
         if vectors.n() != self.len() {

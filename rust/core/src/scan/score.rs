@@ -87,13 +87,15 @@ impl Scorer<'_> {
         let Some(tables) = self.tables.of_width::<MAX_CODEWORDS>() else { return false };
         let Some(tables) = tables.first_chunk::<M>().filter(|_| tables.len() == M) else { return false };
         let (begin, n_lines) = (scores.len(), self.layout.n_lines());
-        scores.resize(begin + vectors.len(), self.base);
-        for (sum, &at) in scores[begin..].iter_mut().zip(vectors) {
+        scores.reserve(vectors.len());
+        for &at in vectors {
             let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
             let lines = lines[block * n_lines..].first_chunk::<M>().expect("a whole block");
+            let mut sum = self.base;
             for m in 0..M {
-                *sum += tables[m][usize::from(lines[m][lane])];
+                sum += tables[m][usize::from(lines[m][lane])];
             }
+            scores.push(sum);
         }
         if let Adjust::Scale(_) | Adjust::Bias { .. } = self.adjust {
             for (score, &at) in scores[begin..].iter_mut().zip(vectors) {
