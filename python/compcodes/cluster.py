@@ -67,7 +67,7 @@ class Workers:
 
     def n_threads(self) -> int:
         """Count the threads of all workers, at least 1."""
-        return max(1, sum(self.client.nthreads().values()))
+        return max(1, int(sum(self.client.nthreads().values())))
 
     def share(self, value: Any) -> Any:
         """Send a value to each worker that needs it, once; return what a task takes instead of the value."""
@@ -136,7 +136,7 @@ def _make_place() -> None:
     try:
         from distributed import secede
 
-        secede()
+        secede()  # type: ignore[no-untyped-call]
     except (ImportError, ValueError, KeyError, AttributeError):
         pass  # this is no task, or has made place before
 

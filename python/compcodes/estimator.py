@@ -116,7 +116,7 @@ class Estimator:
         ValueError
             There is no parameter of that name.
         """
-        known, wanted = self.get_params(), {}
+        known, wanted = self.get_params(), dict[str, Any]()
         for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):  # objects before their parts
             own, is_part, part = name.partition("__")
             if own not in known:
