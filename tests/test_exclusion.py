@@ -269,13 +269,15 @@ def test_masks_of_integers_are_refused(vectors_of, Q):
     index, with_keys, _ = vectors_of[150]
     mask = np.arange(3 * 150).reshape(3, 150) % 2
     for limit in ("filter", "exclude"):
-        for wrong in (mask, mask.tolist(), list(mask.astype(np.int8)), mask[0], mask[0].astype(np.uint8)):
+        rows = [mask[0].astype(np.int32), mask[1], mask[2].astype(object)]
+        for wrong in (mask, mask.tolist(), list(mask.astype(np.int8)), mask[0], mask[0].astype(np.uint8), rows):
             with pytest.raises(
                 TypeError, match=f"^{limit} holds 0 and 1 for each vector in u?int.*: a mask is of type"
             ):
                 index.search(Q[:3], K, **{limit: wrong})
-        with pytest.raises(TypeError, match=f"^{limit} holds 0 and 1 for each vector in int64"):
-            with_keys.search(Q[:3], K, **{limit: mask})
+        for wrong in (mask, mask[0], mask[0].tolist()):
+            with pytest.raises(TypeError, match=f"^{limit} holds 0 and 1 for each vector in int64"):
+                with_keys.search(Q[:3], K, **{limit: wrong})
     assert index.search(Q[:3], 2, filter=np.array([[0, 1], [1, 0], [1, 1]]))[1].max() == 1  # ids
 
 
@@ -326,3 +328,32 @@ def test_ids_of_other_kinds_are_named(quantizer, X):
     with pytest.raises(ValueError, match=f"^ids hold {2**63}, which is beyond int64"):
         index.remove(range(2**63 - 1, 2**63 + 1))
     assert index.remove({1, 2}) == 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_are_their_values_with_keys_too(vectors_of, quantizer, X, Q, kind):
+    package = pytest.importorskip(kind)
+    index, with_keys, names = vectors_of[150]
+    mask = np.random.default_rng(1).random((3, 150)) < 0.2
+    frame = package.DataFrame({f"c{i}": mask[:, i] for i in range(150)})
+    for one, ids in ((index, np.arange(150)), (with_keys, np.array(names, dtype=object))):
+        for limit in ("filter", "exclude"):
+            want, got = (one.search(Q[:3], K, **{limit: form}) for form in (mask, frame))
+            np.testing.assert_array_equal(got[1], want[1])
+        named = package.DataFrame({"key": ids[[5, 9, 11]].tolist()})
+        for got, want in zip(
+            one.search(Q[:3], K, filter=named), one.search(Q[:3], K, filter=[*ids[[5, 9, 11], None]]), strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+    keyed = cc.Index(quantizer, keys=True).add(X[:9], range(9))
+    assert keyed.remove(package.DataFrame({"key": [3, 5]})) == 2
+    with pytest.raises(TypeError, match="^ids are a frame of 2 columns: want one"):
+        keyed.remove(package.DataFrame({"key": [1], "other": [2]}))
+
+
+def test_extension_arrays_of_pandas_are_ids(quantizer, X):
+    pandas = pytest.importorskip("pandas")
+    index = cc.Index(quantizer).add(X[:3], pandas.array([3, 5, 7]))
+    assert index.remove(pandas.Series([5]).array) == 1 and index.ids.tolist() == [3, 7]
+    with pytest.raises(ValueError, match="^ids.* missing"):
+        index.remove(pandas.array([3, None]))

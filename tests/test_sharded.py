@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import sys
 import threading
 from pathlib import Path
 
@@ -507,3 +508,12 @@ def test_a_folder_stays_where_it_was_when_the_working_directory_changes(quantize
     monkeypatch.chdir(tmp_path / "b")
     other = cc.ShardedIndex.create("index", quantizer)
     assert len(index.add(X[:7])) == 27 and len(other.refresh()) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege")
+def test_a_folder_beyond_a_link_is_where_the_system_says(quantizer, tmp_path, monkeypatch):
+    (tmp_path / "far" / "data").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "data")
+    monkeypatch.chdir(tmp_path)
+    cc.ShardedIndex.create("link/../index", quantizer)
+    assert (tmp_path / "far" / "index" / "manifest.json").exists()

@@ -46,7 +46,7 @@ def as_numbers(name: str, value: ArrayLike) -> NDArray[Any]:
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
         raise kind(name, f"is not an array of numbers: {error}") from None
-    if not array.flags.aligned and not isinstance(array, np.memmap):
+    if not array.flags.aligned and not isinstance(value, np.memmap):
         array = array.copy()  # such as Dask receives over the network
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ArgumentTypeError(name, "is a masked array: fill or drop what is masked")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from compcodes import _core
 from compcodes._arrays import size_of
-from compcodes._keys import as_keys, key_array, listed
+from compcodes._keys import as_keys, is_frame, key_array, listed
 from compcodes._warn import warn
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
@@ -70,6 +70,7 @@ class Searched(Protocol):
 def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> Any:
     """Turn what a search is limited to, or must not find, into what the core takes."""
     has_keys = index.has_keys
+    value = value.to_numpy() if is_frame(value) else value
     _check_unmasked(value, name)
     if isinstance(value, range):
         if not has_keys:
@@ -99,6 +100,8 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
     if has_keys and not _is_mask(value):
         values = _keys_in(given)
         is_mask = bool(values) and all(isinstance(one, (bool, np.bool_)) for one in values)
+        if len(values) == len(index) and all(type(one) is int and 0 <= one <= 1 for one in values):
+            _check_mask(np.array(values), name, index)
         return np.array(values, dtype=bool) if is_mask else as_keys(values, name=name)
     try:
         array = np.asarray(value)
@@ -227,6 +230,8 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
             )
     found = [array.astype(np.int64) for array in arrays]
     ids = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+    if found and set(map(len, found)) == {len(index)}:
+        _check_mask(np.stack(found), name, index)
     return _starts([len(array) for array in found]), ids
 
 

@@ -18,7 +18,7 @@ from compcodes import _core
 from compcodes._arrays import size_of
 from compcodes.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["as_key", "as_keys", "key_array", "listed"]
+__all__ = ["as_key", "as_keys", "is_frame", "key_array", "listed"]
 
 _KINDS = "strings, integers, bytes, UUIDs or tuples of them"
 
@@ -90,6 +90,11 @@ def _raised(plain: Any) -> object:
     return plain
 
 
+def is_frame(value: Any) -> bool:
+    """Whether it is a data frame of pandas or polars, whose elements are its columns."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
 def listed(values: Any) -> list[Any]:
     """Return the elements of a list, an array, or a column of some data frame."""
     for method in ("to_pylist", "tolist", "to_list"):
@@ -111,6 +116,10 @@ def as_keys(keys: Any, n: int | None = None, name: str = "ids") -> list[str]:
         keys = [keys]
     elif isinstance(keys, dict) or not isinstance(keys, Iterable):
         raise ArgumentTypeError(name, f"are {type(keys).__name__}: want a list or an array of keys")
+    if is_frame(keys):
+        if keys.shape[1] != 1:
+            raise ArgumentTypeError(name, f"are a frame of {keys.shape[1]} columns: want one, or a list of keys")
+        keys = keys.to_numpy().ravel()
     written = listed(keys)
     if not _core.are_plain(written):
         written = [as_key(key, name) for key in written]

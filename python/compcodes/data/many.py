@@ -233,7 +233,7 @@ def files_of(source: PathLike | Sequence[PathLike], column: str | None = None, o
             raise ValueError(f"{called} names a column of .parquet files, not of {path}")
         own, dtype = _pieces_of(path, column, source)
         # Workers, and this process after a change of directory, read the same files.
-        absolute = path if "://" in path else os.path.abspath(path)
+        absolute = path if "://" in path else str(Path(path).absolute())
         pieces += [replace(piece, path=absolute) for piece in own]
         if own:
             kinds.setdefault(dtype, path)

@@ -84,7 +84,7 @@ def _complete_of_pandas(value: Any, name: str) -> NDArray[Any]:
     """Return the numbers of a column or a frame; pandas turns missing values in its own types into objects or NaN."""
     kinds = value.dtypes if value.ndim == 2 else [value.dtype]
     if not all(isinstance(kind, np.dtype) for kind in kinds):
-        missing = value.isna().to_numpy().reshape(len(value), -1).any(axis=1)
+        missing = np.asarray(value.isna()).reshape(len(value), -1).any(axis=1)
         if missing.any():
             raise ArgumentValueError(name, f"row {int(missing.argmax())} has a missing value: fill or drop it")
     array: NDArray[Any] = value.to_numpy()

@@ -616,7 +616,7 @@ def _folder(path: str | os.PathLike[str]) -> Path:
     name = os.fsdecode(path)
     if not name or "\0" in name:
         raise ArgumentValueError("path", f"is {name!r}: want the path of a folder")
-    return Path(os.path.abspath(name))
+    return Path(name).absolute()
 
 
 def _check_source(source: object) -> None:
