@@ -357,3 +357,16 @@ def test_extension_arrays_of_pandas_are_ids(quantizer, X):
     assert index.remove(pandas.Series([5]).array) == 1 and index.ids.tolist() == [3, 7]
     with pytest.raises(ValueError, match="^ids.* missing"):
         index.remove(pandas.array([3, None]))
+
+
+def test_a_text_among_lists_is_no_list_of_letters(vectors_of, quantizer, X, Q):
+    pandas = pytest.importorskip("pandas")
+    index = cc.Index(quantizer, keys=True).add(X[:3], ["a", "b", "c"])
+    mixed = np.array([None, None], dtype=object)
+    mixed[:] = [["a"], "bc"]
+    for given in (pandas.Series([["a"], "bc"]), mixed):
+        with pytest.raises(TypeError, match=r"^exclude\[1\] is 'bc': want a list for each query"):
+            index.search(Q[:2], 3, exclude=given)
+    mixed[1] = 5
+    with pytest.raises(TypeError, match=r"^filter\[1\] is 5: want a list for each query"):
+        vectors_of[150][0].search(Q[:2], 3, filter=mixed)

@@ -205,6 +205,8 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
     _check_queries(name, len(rows), n_queries)
     for query, row in enumerate(rows):
         _check_unmasked(row, name, f"[{query}] ")
+        if not (_is_list(row) or _is_missing(row)):
+            raise ArgumentTypeError(name, f"[{query}] is {row!r}: want a list for each query")
         if name == "filter" and _is_missing(row):
             raise ArgumentTypeError(name, f"[{query}] is {row!r}: want a list for each query, an empty one for none")
     if any(isinstance(row, range) or _is_missing(row) or _is_column(row) for row in rows):
