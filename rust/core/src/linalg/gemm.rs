@@ -33,10 +33,13 @@ impl Panels {
     pub(crate) fn new<'a>(columns: usize, dim: usize, column: impl Fn(usize) -> Option<&'a [f32]>) -> Self {
         let columns = columns.next_multiple_of(PANEL);
         let mut data = vec![0.0; columns * dim];
+        let zeros = vec![0.0; dim];
         for (p, panel) in data.chunks_exact_mut(PANEL * dim).enumerate() {
-            for c in 0..PANEL {
-                for (j, &value) in column(p * PANEL + c).into_iter().flatten().enumerate() {
-                    panel[j * PANEL + c] = value;
+            let of: [&[f32]; PANEL] =
+                std::array::from_fn(|c| column(p * PANEL + c).map_or(&zeros[..], |numbers| &numbers[..dim]));
+            for (j, row) in panel.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
+                for (to, numbers) in row.iter_mut().zip(of) {
+                    *to = numbers[j];
                 }
             }
         }
