@@ -83,9 +83,9 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
         raise ArgumentTypeError(name, f"is {value!r}: want a list of keys" if has_keys else f"is {value!r}: want ids")
     if hasattr(value, "tocsr"):
         return _of_matrix(value, name, n_queries, has_keys)
-    if str(getattr(value, "dtype", getattr(value, "type", ""))).lower() in ("object", "null") and _is_column(value):
+    if _is_column(value) and str(getattr(value, "dtype", getattr(value, "type", ""))).lower() in ("object", "null"):
         rows = listed(value)
-        if rows and all(map(_is_missing, rows)):
+        if rows and all(map(_is_missing, rows)):  # histories of nobody
             return _of_each(rows, name, n_queries, index)
     if isinstance(value, (set, frozenset)):
         value = list(value)
@@ -218,11 +218,14 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
             return plain
         keys = [as_keys(row, name=name) for row in rows]
         return _starts([len(row) for row in keys]), [key for row in keys for key in row]
-    quick = _core.ids_of_each(rows) or _joined(rows)
-    if quick is not None:
-        if len(quick[1]) == len(rows) * len(index) > 0 and set(map(len, rows)) == {len(index)}:
-            _check_mask(quick[1].reshape(len(rows), -1), name, index)
-        return quick
+    starts, ids = _core.ids_of_each(rows) or _joined(rows) or _one_by_one(rows, name)
+    if rows and (np.diff(starts) == len(index)).all():
+        _check_mask(ids.reshape(len(rows), -1), name, index)
+    return starts, ids
+
+
+def _one_by_one(rows: list[Any], name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the result of `_of_each` for ids of any kind."""
     arrays = [np.asarray(list(row) if isinstance(row, (set, frozenset)) else row) for row in rows]
     arrays = [_known(array, row, name, f"[{at}] ") for at, (array, row) in enumerate(zip(arrays, rows, strict=True))]
     for query, array in enumerate(arrays):
@@ -231,10 +234,7 @@ def _of_each(rows: list[Any], name: str, n_queries: int, index: Searched) -> tup
                 name, f"[{query}] has shape {array.shape}, {array.dtype}: want the integer ids of a query"
             )
     found = [array.astype(np.int64) for array in arrays]
-    ids = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
-    if found and set(map(len, found)) == {len(index)}:
-        _check_mask(np.stack(found), name, index)
-    return _starts([len(array) for array in found]), ids
+    return _starts([len(array) for array in found]), np.concatenate([*found, np.zeros(0, dtype=np.int64)])
 
 
 def _joined(rows: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,7 +130,7 @@ def add_all(
             within = None if report is None else lambda rows, here=here: report(here + rows, n)
             add(run, source, _write(index.path, model, index.n_jobs, within, (run[0], rows.between(*run)), own(run)))
         return
-    workers, folder = Workers(client), Path(os.path.abspath(index.path))
+    workers, folder = Workers(client), index.path
 
     def submit(run: tuple[int, int], n_jobs: int | None) -> Any:
         blocks = rows.between(*run)

@@ -42,7 +42,7 @@ class OnCluster:
 
     def __init__(self, client: Any, folder: Path, now: Opened) -> None:
         self.workers = Workers(client)
-        self.path, self.now = os.path.abspath(folder), now
+        self.path, self.now = os.fspath(folder), now
         sizes = [shard.vectors for shard in now.manifest.shards]
         self.cuts = _cuts(sizes, len(self.workers.addresses()))
         self.starts = [int(now.starts[cut.start]) for cut in self.cuts]
