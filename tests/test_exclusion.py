@@ -370,3 +370,25 @@ def test_a_text_among_lists_is_no_list_of_letters(vectors_of, quantizer, X, Q):
     mixed[1] = 5
     with pytest.raises(TypeError, match=r"^filter\[1\] is 5: want a list for each query"):
         vectors_of[150][0].search(Q[:2], 3, filter=mixed)
+
+
+@pytest.mark.parametrize("kind", ["ids", "integers"])
+def test_ids_of_few_vectors_may_be_0_and_1(quantizer, X, Q, kind):
+    index = cc.Index(quantizer, keys=kind == "integers").add(X[:3], range(3))
+    for ids in ([[0, 1, 0], [1, 1, 1]], [0, 1, 1], np.array([[0, 1, 1], [0, 0, 1]])):
+        found = index.search(Q[:2], 3, exclude=ids)[1]
+        assert (found[:, 0] == 2).all() or found[1].tolist()[:2] in ([0, 2], [2, 0])
+
+
+def test_masked_ids_are_refused(quantizer, X):
+    index = cc.Index(quantizer).add(X[:4])
+    masked = np.ma.array([1, 2], mask=[False, True])
+    for change in (
+        index.remove,
+        index.reconstruct,
+        lambda ids: index.update(X[:2], ids),
+        lambda ids: index.add(X[:2], ids),
+    ):
+        with pytest.raises(TypeError, match="^ids are a masked array: drop what is masked"):
+            change(masked)
+    assert index.remove(masked.compressed()) == 1

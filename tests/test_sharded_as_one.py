@@ -1,6 +1,7 @@
 """Shards answer as one index whatever it is asked: of lists, filters of each query, proofs, floors, keys."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -190,3 +191,29 @@ def test_workers_order_what_float32_cannot_tell_apart(tmp_path, metric):
         want = whole.search_above(queries, floors)
         for found in (index.search_above(queries, floors), index.search_above(queries, floors, client=client)):
             same(found, want)
+
+
+def test_workers_refuse_another_index_in_the_place_of_the_one_that_was_opened(models, tmp_path):
+    pytest.importorskip("distributed")
+    from distributed import Client
+
+    def make(vectors):
+        index = cc.ShardedIndex.create(tmp_path / "index", models[None], keys=True)
+        for first in (0, 150):
+            index.add(vectors[first : first + 150], KEYS[first : first + 150])
+        return index
+
+    opened = make(X[:300])
+    want = opened.search(Q, 3)
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+        for known in (False, True):  # whether workers have it open
+            if known:
+                same(opened.search(Q, 3, client=client), want)
+            shutil.move(tmp_path / "index", tmp_path / "away")
+            make(X[300:600])
+            with pytest.raises(ValueError, match="another index than the one that was opened is at this path now"):
+                opened.search(Q, 3, client=client)
+            same(opened.search(Q, 3), want)
+            shutil.rmtree(tmp_path / "index")
+            shutil.move(tmp_path / "away", tmp_path / "index")
+        same(opened.search(Q, 3, client=client), want)

@@ -122,6 +122,8 @@ def plain_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     """Return integers of any kind as an array; other ids are identified by their type."""
     if isinstance(ids, range) and ids and not -_END <= min(ids[0], ids[-1]) <= max(ids[0], ids[-1]) < _END:
         raise ArgumentValueError(name, f"hold {max(ids[0], ids[-1])}, which is beyond int64: want at most 2**63 - 1")
+    if np.ma.isMaskedArray(ids) and np.ma.is_masked(ids):
+        raise ArgumentTypeError(name, "are a masked array: drop what is masked, as its method compressed() does")
     array = np.asarray(plain(ids, name))
     if array.dtype.kind in "Of" and isinstance(ids, (int, list, tuple)):  # numpy has no type for integers this large
         large = [one for one in np.ravel(np.array(ids, dtype=object)) if type(one) is int and not -_END <= one < _END]

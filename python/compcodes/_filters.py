@@ -21,6 +21,8 @@ FilterLike: TypeAlias = Any
 
 _LARGEST = 2**63 - 1
 """The largest possible id."""
+_FEW = 8
+"""Up to so many vectors, 0 and 1 for each of them may well be ids."""
 _SMALL = 4096
 """Ranges up to this size are written out, without looking at which of their ids there are."""
 
@@ -128,8 +130,8 @@ def as_filter(value: FilterLike, name: str, n_queries: int, index: Searched) -> 
 
 
 def _check_mask(array: NDArray[Any], name: str, index: Searched) -> None:
-    """Refuse 0 and 1 for each vector: as ids they would be repeated many times."""
-    is_of_vectors = array.ndim in (1, 2) and array.shape[-1] == len(index) > 2 and array.size
+    """Refuse 0 and 1 for each vector, unless there are few: as ids they would be repeated many times."""
+    is_of_vectors = array.ndim in (1, 2) and array.shape[-1] == len(index) > _FEW and array.size
     if is_of_vectors and array.dtype.kind in "iu" and 0 <= array.min() <= array.max() <= 1:
         raise ArgumentTypeError(name, f"holds 0 and 1 for each vector in {array.dtype}: a mask is of type bool")
 

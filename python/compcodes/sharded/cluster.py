@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from compcodes import _core
 from compcodes.cluster import Workers, again, same_version, share_of_threads
 from compcodes.errors import ArgumentValueError
+from compcodes.sharded import manifest as manifests
 from compcodes.sharded.manifest import Manifest
 from compcodes.sharded.opened import Known, Opened, open_shards
 
@@ -173,8 +174,11 @@ def _answer(
     """Search some shards, on a worker: what is found, and its scores before they are rounded."""
     same_version(version)
     share = path, cut.start, cut.stop
+    before = _OPEN.pop(share, {})
     try:
-        _, shards, now = open_shards(Path(path), manifest, cut, _OPEN.pop(share, {}))
+        _, shards, now = open_shards(Path(path), manifest, cut, before)
+        if now.keys() - before.keys():
+            _check_same(Path(path), manifest, cut)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             error.errno,
@@ -197,6 +201,14 @@ def _answer(
         rows = np.repeat(np.arange(len(queries)), positions.shape[1])
     unrounded = shards.unrounded(queries, rows, np.ravel(positions), *threads[:1])
     return found, scores if unrounded is None else unrounded.reshape(scores.shape)
+
+
+def _check_same(folder: Path, manifest: Manifest, cut: slice) -> None:
+    """Refuse the shards of another index that has taken the place of the one that the client opened."""
+    here = {shard.file: shard.crc32 for shard in manifests.read(folder).shards}
+    for shard in manifest.shards[cut]:
+        if here.get(shard.file, shard.crc32) != shard.crc32:
+            raise ValueError(f"{folder}: another index than the one that was opened is at this path now: open it again")
 
 
 def _merged(found: list[Placed], unrounded: list[NDArray[Any]], k: int) -> Placed:

@@ -94,7 +94,9 @@ def opened(folder: Path, before: Opened | None = None) -> Opened:
     while True:
         manifest = manifests.read(folder)
         try:
-            return Opened(manifest, *open_shards(folder, manifest, slice(None), before.known if before else {}))
+            return Opened(
+                manifest, *open_shards(folder, manifest, slice(None), before.known if before is not None else {})
+            )
         except FileNotFoundError:
             # Two versions were made in the meantime, and the files were deleted.
             if manifests.read(folder).version == manifest.version:
