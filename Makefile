@@ -122,7 +122,6 @@ bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA
 	$(BIN)/python benches/exact.py
 	$(BIN)/python benches/eta.py
 	$(BIN)/python benches/effort.py
-	$(BIN)/python benches/curves.py
 	$(BIN)/python benches/bytes.py
 	$(BIN)/python benches/methods.py
 	$(BIN)/python benches/lists.py
@@ -145,7 +144,6 @@ bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
 	$(BIN)/python benches/exact.py --tiny
 	$(BIN)/python benches/eta.py --tiny
 	$(BIN)/python benches/effort.py --tiny
-	$(BIN)/python benches/curves.py --tiny
 	$(BIN)/python benches/bytes.py --tiny
 	$(BIN)/python benches/methods.py --tiny
 	$(BIN)/python benches/lists.py --tiny

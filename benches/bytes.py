@@ -1,54 +1,84 @@
-"""Recall against the bytes of a code, from 4 to 256, beside the quantizers of faiss at equal bytes.
+"""What a byte buys: recall against the bytes of a code, from 2 to 256, beside the quantizers of faiss at equal bytes.
 
-    python benches/bytes.py [--sets source384,patches] [--bytes 4,8,16,32,64,128,256] [--effort low] [--most 10000]
-                            [--tiny] [--save]
+    python benches/bytes.py [--sets glove,sift,source384,patches768] [--bytes 2,4,8,16,32,64,128,256] [--effort low]
+                            [--most 10000] [--tiny] [--save]
 
-By the codes alone. At most 20,000 vectors are searched, or `--most`; training takes these, or twice as many of a set
-that is apart. RaBitQ, scalar quantizers and turbovec have the sizes that they have. Times are CPU seconds of training,
-and CPU microseconds of encoding per vector.
+By the codes alone; draws docs/images/bytes.svg. Training takes the vectors that are searched, at most `--most` of them,
+and as many others are searched too; of a set for training that is apart it takes twice as many. OPQ, and RQ with a beam
+of 5, are left out beyond 16 bytes, where training them takes minutes. RaBitQ, scalar quantizers and turbovec have the
+sizes that they have. Times are CPU seconds of training, and CPU microseconds of encoding per vector.
 """
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 import compcodes as cc
 from common import Report, choice, parser
+from pictures import figure, keep
 from rivals import padded
-from sets import SETS, Missing, few, shuffled
+from sets import SETS, Missing, Set, few, shuffled
 
-MOST = 20_000
-SIZES = "4,8,16,32,64,128,256"
-NAMES = "source384,patches,glove,sift"
+SIZES = "2,4,8,16,32,64,128,256"
+NAMES = "glove,sift,source384,patches768"
+SLOW = 16
+"""Bytes up to which quantizers are trained that are slow to train."""
+CUTS = [(1, 1), (10, 10), (10, 100)]
 
 
-def searched(data, decoded):
-    """R1@1 and R10@10 of a search of the approximations."""
-    true = cc.evaluate.ground_truth(data.base, data.queries, 10)[1]
-    ids = cc.evaluate.ground_truth(decoded, data.queries, 10)[1]
-    return [cc.evaluate.recall(ids, true, R, R) for R in (1, 10)]
+@dataclass
+class Searched:
+    """Vectors to search, and which of them are nearest to some queries."""
+
+    X: np.ndarray
+    queries: np.ndarray
+
+    def __post_init__(self):
+        self.true = cc.evaluate.ground_truth(self.X, self.queries, 10)[1]
+
+    def found(self, decode):
+        """Recall at each of `CUTS` in approximations of the vectors."""
+        return self.recall(cc.evaluate.ground_truth(decode(self.X), self.queries, 100)[1])
+
+    def recall(self, ids):
+        return [cc.evaluate.recall(ids, self.true, R, P) for R, P in CUTS]
+
+
+@dataclass
+class Fitted:
+    """What a method makes of vectors to search, and CPU seconds that it took."""
+
+    decode: Callable[[np.ndarray], np.ndarray]
+    fit: float
+    encode: float
 
 
 def ours(data, size, args):
     short = {"n_codewords": 16, "anneal": 2, "max_iter": 1} if args.tiny else {"effort": args.effort}
     q = cc.CompositionalCodes(size, n_jobs=1, **short)
-    begin = time.process_time()
-    q.fit(data.learn, queries=data.samples)
-    fitted = time.process_time()
-    codes = q.encode(data.base)
-    encoded = time.process_time()
-    return q.decode(codes), fitted - begin, (encoded - fitted) / len(codes) * 1e6
+    times = timed(lambda: q.fit(data.learn, queries=data.samples), lambda: q.encode(data.base))
+    return Fitted(lambda X: q.decode(q.encode(X)), *times)
 
 
 def of_faiss(index, data):
     learn, base = (padded(X, index.d) for X in (data.learn, data.base))
-    begin = time.process_time()
-    index.train(learn)
-    fitted = time.process_time()
-    codes = index.sa_encode(base)
-    encoded = time.process_time()
-    decoded = index.sa_decode(codes)[:, : data.base.shape[1]]
-    return np.ascontiguousarray(decoded), fitted - begin, (encoded - fitted) / len(codes) * 1e6
+    times = timed(lambda: index.train(learn), lambda: index.sa_encode(base))
+
+    def decode(X):
+        return np.ascontiguousarray(index.sa_decode(index.sa_encode(padded(X, index.d)))[:, : X.shape[1]])
+
+    return Fitted(decode, *times)
+
+
+def timed(*works):
+    """CPU seconds of each work, one after the other."""
+    times = [time.process_time()]
+    for work in works:
+        work()
+        times.append(time.process_time())
+    return np.diff(times)
 
 
 def rivals(d, size, tiny):
@@ -59,62 +89,60 @@ def rivals(d, size, tiny):
         return
     faiss.omp_set_num_threads(1)
     bits, width = 4 if tiny else 8, -(-d // size) * size
-    if size <= d and not tiny:  # its rotation trains 8-bit codes whatever is asked
-        yield "faiss OPQ", lambda: faiss.index_factory(width, f"OPQ{size},PQ{size}x{bits}")
+    if size <= min(SLOW, d) and not tiny:  # its rotation trains 8-bit codes whatever is asked
+        yield "OPQ", lambda: faiss.index_factory(width, f"OPQ{size},PQ{size}x{bits}")
     if size >= 16:
         parts = size // 8
         wide = -(-d // parts) * parts
-        yield "faiss PRQ, 8 bytes a part", lambda: faiss.IndexProductResidualQuantizer(wide, parts, 8, bits)
-    if size <= 16:  # training takes a quarter of an hour beyond
+        yield "product RQ", lambda: faiss.IndexProductResidualQuantizer(wide, parts, 8, bits)
+    if size <= SLOW:
 
         def residual():
             index = faiss.IndexResidualQuantizer(d, size, bits)
             index.rq.max_beam_size = 5
             return index
 
-        yield "faiss RQ, beam 5", residual
+        yield "RQ", residual
 
 
 def own_sizes(d):
-    """Quantizers of faiss whose size follows from the vectors'."""
+    """Scalar quantizers of faiss, whose size follows from the vectors'."""
     try:
         import faiss
     except ImportError:
         return
     kinds = faiss.ScalarQuantizer
     for name, kind in (("SQ4", kinds.QT_4bit), ("SQ6", kinds.QT_6bit)):
-        yield f"faiss {name}", lambda kind=kind: faiss.IndexScalarQuantizer(d, kind)
-    yield "faiss RaBitQ", lambda: faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)
+        yield name, faiss.IndexScalarQuantizer(d, kind)
 
 
-def searching(index, train, data, width):
-    """What the search of an index finds that decodes to no vectors worth searching, and its times."""
-    learn, base, queries = (padded(X, width) for X in (data.learn, data.base, data.queries))
-    begin = time.process_time()
-    train(learn)
-    fitted = time.process_time()
-    index.add(base)
-    encoded = time.process_time()
-    true = cc.evaluate.ground_truth(data.base, data.queries, 10)[1]
-    ids = index.search(queries, 10)[1]
-    found = [cc.evaluate.recall(ids, true, R, R) for R in (1, 10)]
-    return found, fitted - begin, (encoded - fitted) / len(data.base) * 1e6
+def searching(d):
+    """Indexes that decode to no vectors worth searching: name, index, bytes, width, and how they are trained.
 
+    Each vector of turbovec has a float32 beside its code.
+    """
+    try:
+        import faiss
 
-def turbovec(d):
-    """Its indexes, by bits per dimension; each vector has a float32 beside its code."""
+        index = faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)
+        yield "RaBitQ", index, index.code_size, d, index.train
+    except ImportError:
+        pass
     try:
         from turbovec import TurboQuantIndex
     except ImportError:
         return
     width = -(-d // 8) * 8
     for bits in (2, 4):
-        yield f"turbovec, {bits} bits", TurboQuantIndex(width, bits), width
+        index = TurboQuantIndex(width, bits)
+        yield f"turbovec, {bits} bits", index, width * bits // 8 + 4, width, index.calibrate
 
 
-def row(report, name, size, found, fit, encode):
-    cells = [name, size, *(f"{value:.3f}" for value in found), f"{fit:.0f}", f"{encode:.0f}"]
-    report(f"| {' | '.join(map(str, cells))} |")
+def by_search(index, train, data, width, searched):
+    """CPU seconds of training and of adding, and what a search of an index finds."""
+    learn, base, queries = (padded(X, width) for X in (data.learn, data.base, searched.queries))
+    times = timed(lambda: train(learn), lambda: index.add(base))
+    return times, searched.recall(index.search(queries, 100)[1])
 
 
 def main():
@@ -122,10 +150,10 @@ def main():
     options.add_argument("--sets", default=NAMES)
     options.add_argument("--bytes", default=SIZES)
     options.add_argument("--effort", default="default")
-    options.add_argument("--most", type=int, default=MOST, help="vectors searched (default: %(default)s)")
+    options.add_argument("--most", type=int, default=10_000, help="vectors searched (default: %(default)s)")
     args = options.parse_args()
     sizes = (4, 20) if args.tiny else [int(size) for size in args.bytes.split(",")]
-    report = Report("bytes", args.save, "named below")
+    report, panels = Report("bytes", args.save, "named below"), {}
     for name in ("glove",) if args.tiny else choice(args.sets, SETS):
         try:
             data = SETS[name]()
@@ -134,30 +162,60 @@ def main():
             continue
         if args.tiny:
             data = few(data)
-        else:
-            base = shuffled(data.base)[: args.most]
-            learn = base if data.learn is data.base else data.learn[: 2 * args.most]
-            data = type(data)(data.name, learn, base, data.queries[:1000], data.samples)
-        d = data.base.shape[1]
-        report(f"## {data.name}: {len(data.learn):,} to train on, {len(data.base):,} × {d} searched\n")
-        report("| method | bytes | R1@1 | R10@10 | fit, s | encode, µs |\n|---|---|---|---|---|---|")
-        for size in sizes:
-            decoded, fit, encode = ours(data, size, args)
-            row(report, f"compcodes, effort {args.effort}", size, searched(data, decoded), fit, encode)
-            for label, make in rivals(d, size, args.tiny):
-                decoded, fit, encode = of_faiss(make(), data)
-                row(report, label, size, searched(data, decoded), fit, encode)
-        for label, make in own_sizes(d):
-            index = make()
-            if "RaBitQ" in label:
-                row(report, label, index.code_size, *searching(index, index.train, data, d))
-                continue
-            decoded, fit, encode = of_faiss(index, data)
-            row(report, label, index.sa_code_size(), searched(data, decoded), fit, encode)
-        for label, index, width in turbovec(d):
-            size = width * index.bit_width // 8 + 4
-            row(report, label, size, *searching(index, index.calibrate, data, width))
-        report("")
+        apart, rows = data.learn is not data.base and not args.tiny, shuffled(data.base)
+        most = args.most if apart else min(args.most, len(rows) // 2)
+        base, others = rows[:most], None if apart else rows[most : 2 * most]
+        data = Set(data.name, data.learn[: 2 * most] if apart else base, base, data.queries[:1000], data.samples)
+        panels[data.name] = table(report, data, others, sizes, args)
+    draw(panels, args.save)
+
+
+def table(report, data, others, sizes, args):
+    """Print what each method finds; return the shares of the 10 best, by method and bytes."""
+    d, lines = data.base.shape[1], {}
+    report(f"## {data.name}: {len(data.learn):,} to train on, {len(data.base):,} × {d} searched\n")
+    names = ["method", "bytes", *(f"R{R}@{P}" for R, P in CUTS), "R10@10 of others", "fit, s", "encode, µs"]
+    report(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
+    searched = Searched(data.base, data.queries)
+    beside = None if others is None else Searched(others, data.queries)
+
+    def row(name, size, found, new, fit, encode):
+        lines.setdefault(name, {})[size] = found[1]
+        cells = [*(f"{value:.3f}" for value in found), new, f"{fit:.0f}", f"{encode / len(data.base) * 1e6:.0f}"]
+        report(f"| {' | '.join(map(str, [name, size, *cells]))} |")
+
+    def fitted(name, size, own):
+        new = "" if beside is None else f"{beside.found(own.decode)[1]:.3f}"
+        row(name, size, searched.found(own.decode), new, own.fit, own.encode)
+
+    for size in (size for size in sizes if size <= d):
+        fitted("compcodes", size, ours(data, size, args))
+        for name, make in rivals(d, size, args.tiny):
+            fitted(name, size, of_faiss(make(), data))
+    for name, index in own_sizes(d):
+        fitted(name, index.sa_code_size(), of_faiss(index, data))
+    for name, index, size, width, train in searching(d):
+        times, found = by_search(index, train, data, width, searched)
+        row(name, size, found, "", *times)
+    report("")
+    return lines
+
+
+def draw(panels, save):
+    """Draw the share of the 10 best that is found against the bytes of a code, a panel for each set."""
+    drawing, axes = figure(len(panels), 3.4, sharey=True)
+    for panel, (title, lines) in zip(axes, panels.items(), strict=True):
+        for name, found in lines.items():
+            own = name == "compcodes"
+            style = {"color": "C0", "linewidth": 2.2, "zorder": 3} if own else {"linewidth": 1.2}
+            panel.plot(list(found), list(found.values()), marker="o", markersize=4, label=name, **style)
+        panel.set_xscale("log", base=2)
+        panel.set(title=title, xlabel="bytes per vector", ylim=(0, 1.02))
+        panel.xaxis.set_major_formatter("{x:.0f}")
+        panel.grid(alpha=0.3)
+    axes[0].set_ylabel("share of the 10 best in the first 10")
+    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    keep(drawing, "bytes", save)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ def stored(path, rows=slice(None)):
 def glove():
     """Word vectors."""
     words = shuffled(cc.data.glove()[1].astype(np.float32))
-    return Set("GloVe", words[1000:], words[1000:], words[:1000])
+    rest = words[1000:]
+    return Set("GloVe", rest, rest, words[:1000])
 
 
 def texts():

@@ -232,6 +232,26 @@ def test_a_trunk_and_one_group_are_updated_together(X):
         assert len(objectives) == 3 and objectives[2] < objectives[1] < 0.98 * objectives[0]
 
 
+def test_groups_know_what_a_trunk_leaves_of_vectors_it_has_not_seen(monkeypatch):
+    words = cc.data.glove()[1].astype(np.float32)[:4000]
+    words = words[np.random.default_rng(0).permutation(4000)]
+    q = cc.CompositionalCodes(24, 64, n_groups=5, anneal=4, max_iter=1, loss="reconstruction")
+
+    def error(few):
+        monkeypatch.setattr("compcodes.training.groups.FEW", few)
+        codes = q.fit(words[:2000]).encode(words[2000:])
+        return np.square(q.decode(codes) - words[2000:]).sum()
+
+    assert error((16, 64)) < 0.97 * error((0, 0))
+
+
+@pytest.mark.parametrize("weights", ["none", "half", "one"])
+def test_vectors_without_weight_may_be_all_that_a_trunk_has_not_seen(X, weights):
+    own = {"none": None, "half": np.arange(1500) % 2, "one": 1.0 * (np.arange(1500) == 3)}[weights]
+    q = cc.CompositionalCodes(**QUICK).fit(X, sample_weight=own)
+    assert np.isfinite(q.codebooks_).all()
+
+
 def test_constant_and_tiny_data():
     for X in (np.ones((5, 4), "f4"), np.zeros((3, 4), "f4"), np.eye(4, dtype="f4") * 1e30):
         q = cc.CompositionalCodes(4, 4, n_groups=2, anneal=1, max_iter=1).fit(X)

@@ -10,6 +10,9 @@ How the dimensions are split matters too. For normal data it is best to distribu
 group has as much information as its codebooks can hold. If vectors lie in clusters, components that separate these
 belong together. No rule could tell which is the case, so a few splits are tried: see `splitting.best_split`.
 
+The trunk leaves less of the vectors that it was trained on than of others. If there are few, groups are trained on what
+a trunk leaves of vectors it has not seen as well: see `_unseen`.
+
 The trunk and each group are trained like small models, for the squared error. Then the groups are trained jointly if an
 error along x counts more than others: that error is the sum of the groups' own, see `rust/core/src/encode/grouped.rs`.
 If there is one group after the trunk, both have all dimensions, and the equations of all their codebooks are solved.
@@ -55,6 +58,13 @@ REFINED = 2
 """Iterations over all groups for the loss along x, or over trunk and group together. Of 10,000 functions in 16 bytes
 the latter find .855 first instead of .822, and .897 of 10 instead of .883; further ones find no more."""
 
+FEW = 16, 64
+"""Vectors per codeword between which groups are trained on what a trunk leaves of unseen vectors too. With 100 (SIFT,
+source code) that found only .002 more of the 10 best of others, and with 12 .003."""
+UNSEEN = 0.5
+"""The weight of a vector that the trunk has not seen, of which there are half as many. Between .05 and 1 it hardly
+matters for such vectors; at 1 fewer of those trained on are found."""
+
 
 @dataclass(frozen=True)
 class GroupTrainer:
@@ -80,18 +90,21 @@ class GroupTrainer:
             whole,
             n_codebooks=size,
             objective=Objective(directions=whole.objective.directions),
-            report=report and (lambda done, total: report(done, 2 * total)),
+            report=report and (lambda done, total: report(4 * done, 10 * total)),
         )
         trunk = own.run(init)
+        own.report = report and (lambda done, total: report(4 * total + done, 10 * total))
+        unseen = self._unseen(own, init)
         others = replace(
             whole,
             n_codebooks=whole.n_codebooks - size,
             seed=(whole.seed + self.n_groups) % 2**64,
             report=report and (lambda done, total: report(total + done, 2 * total)),
         )
-        found = self._found(trunk.codebooks)
+        found = self._found(trunk.codebooks, whole.shards)
         rest = Rest(whole.shards, trunk.codebooks, found)
-        trained, groups, eta = _AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest).run(init, started)
+        after = _AfterTrunk(others, self.n_groups - 1, self.eta, self.queries, rest, unseen)
+        trained, groups, eta = after.run(init, started)
         codebooks, codes = np.concatenate([trunk.codebooks, trained.codebooks]), trained.codes
         trained, groups = replace(trained, codebooks=codebooks, codes=None), replace(groups, trunk=size)
         if self.n_groups == 2:
@@ -126,7 +139,27 @@ class GroupTrainer:
             )
         return replace(trained, codebooks=codebooks, history=history)
 
-    def _found(self, codebooks: Floats) -> Codes:
+    def _unseen(self, own: Trainer, init: str) -> Rest | None:
+        """Return what a trunk leaves of half of the vectors that is trained on the other half, if there are few.
+
+        Of 10,000 patches a trunk of 8 bytes leaves .087 of their squared norm, and .21 of others. Groups that have seen
+        only the former find .920 of the 10 best of the others with 64 bytes, groups that have seen both .940; of source
+        code in 32 bytes .835 and .847. Of the vectors that were trained on .983 and .979, and .916 and .922. With half
+        of the noisy iterations for this trunk, training takes a fifth longer.
+        """
+        shards = cast(Local, self.whole.shards)
+        n, weights = shards.shape[0], shards.weights
+        if not FEW[0] <= n / own.n_codewords < FEW[1]:
+            return None
+        order = np.random.default_rng(own.seed).permutation(n)
+        seen, others = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+        if weights is not None and not (weights[seen].any() and weights[others].any()):
+            return None
+        trunk = replace(own, shards=shards.of(seen), anneal=own.anneal // 2).run(init)
+        vectors = shards.of(others)
+        return Rest(vectors, trunk.codebooks, self._found(trunk.codebooks, vectors))
+
+    def _found(self, codebooks: Floats, vectors: Local) -> Codes:
         """Return the codes of the trunk that the first sweep of encoding finds: see `encode/grouped.rs`.
 
         Of 10,000 patches it finds four in ten of those that training ends with, after all its noise. Groups that are
@@ -143,7 +176,7 @@ class GroupTrainer:
             whole.n_jobs,
             whole.objective.directions,
         )
-        return coder.encode(cast(Local, whole.shards).target, whole.n_jobs)
+        return coder.encode(vectors.target, whole.n_jobs)
 
 
 def _check(vectors: Local, n_jobs: int | None) -> None:
@@ -164,6 +197,7 @@ class _AfterTrunk:
     eta: float | None
     queries: Floats | None
     rest: Rest
+    unseen: Rest | None = None
 
     def run(self, init: str, started: float) -> tuple[Trained, Groups, float]:
         """Train from `init`, and return η too."""
@@ -177,9 +211,9 @@ class _AfterTrunk:
         groups, words, codes = best_split(whole, self.rest, self.n_groups), [], []
         for group in range(self.n_groups):
             release()
-            trained = self._trainer(groups, group).run(init)
+            trained = self._with_unseen(self._trainer(groups, group), self._axes(groups, group)).run(init)
             words.append(trained.codebooks)
-            codes.append(trained.codes)
+            codes.append(trained.codes[: self.rest.shape[0]])
         eta = self.eta or self._chosen(groups, words, codes)
         whole = self.whole = self._weighing(eta)
         state, best = _State.of(self, groups, words, codes), words
@@ -275,6 +309,17 @@ class _AfterTrunk:
             seed=seed,
             report=whole.report and told,
         )
+
+    def _with_unseen(self, trainer: Trainer, axes: Floats) -> Trainer:
+        """Return the trainer of a group for vectors that the trunk has not seen, too; they come last."""
+        if self.unseen is None:
+            return trainer
+        shards = cast(Local, trainer.shards)
+        parts = shards.X, self.unseen.rotated(axes)
+        given = self._weights, self.unseen.vectors.weights
+        weights = [np.ones(len(X)) if own is None else own for X, own in zip(parts, given, strict=True)]
+        X, weight = np.concatenate(parts), np.concatenate([weights[0], UNSEEN * weights[1]])
+        return replace(trainer, shards=replace(shards, X=X, weights=weight))
 
     def _update(self, state: _State) -> None:
         """Improve the codebooks of all groups for the present codes."""

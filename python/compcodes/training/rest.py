@@ -33,10 +33,7 @@ class Rest:
 
     def of(self, rows: Any) -> Rest:
         """Return the residuals of some vectors."""
-        vectors = self.vectors
-        weights = None if vectors.weights is None else vectors.weights[rows]
-        base = vectors.base and vectors.base.of(rows)
-        return Rest(Local(vectors.X[rows], weights, vectors.n_jobs, base), self.codebooks, self.codes[rows])
+        return Rest(self.vectors.of(rows), self.codebooks, self.codes[rows])
 
     def rows(self, rows: Any) -> Floats:
         """Compute the residuals of some vectors, (r, d)."""

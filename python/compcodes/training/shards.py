@@ -183,6 +183,11 @@ class Local:
         weighted = self.with_weights(combined(by_norm, wanted, loss.demand or 0.0, self.weights))
         return replace(weighted, base=base)
 
+    def of(self, rows: NDArray[np.int64]) -> Local:
+        """Return a copy of some vectors, at ascending positions, in their stored type."""
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+
     def with_weights(self, weights: Doubles | None) -> Local:
         """Return the same vectors with weights (n,); None leaves those they have."""
         return self if weights is None else replace(self, weights=weights)
@@ -198,7 +203,7 @@ class Local:
         if drawn is None:
             return self
         rows, weights = drawn
-        return replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+        return replace(self.of(rows), weights=weights)
 
     def _base_of(self, rows: Any) -> Base | None:
         return None if self.base is None else self.base.of(rows)
