@@ -35,6 +35,25 @@ def test_each_metric_is_searched_and_measured_by_itself(work, metric):
     assert found["recall"] == given["recall"]
 
 
+def test_what_is_measured_may_be_re_ranked_and_goes_through_the_lists_asked_for(work):
+    queries, vectors = work.path("q.npy"), work.path("x.npy")
+    found = work.json("eval", work.index(), queries, "--vectors", vectors, "--rerank", vectors, "--candidates", 200)
+    assert found["reranked"] and all(entry["recall"] == 1 for entry in found["recall"])
+    work("fit", vectors, "-o", work.path("m"), "--codebooks", 3, "--codewords", 8, "--lists", 8, "--iterations", 1)
+    work("build", work.path("m"), vectors, "-o", work.path("i"))
+    index = cc.Index.load(work.path("i"))
+    true = evaluate.ground_truth(work.X, work.Q, k=10)[1]
+    for option, own in (("--probe", {"n_probe": 2}), ("--recall", {"recall": 0.5})):
+        argv = "eval", work.path("i"), queries, "--vectors", vectors, "-R", 10, "-P", 10, option, *own.values()
+        ids = index.search(work.Q, 10, **own)[1]
+        assert work.json(*argv)["recall"][0]["recall"] == evaluate.recall(ids, true, 10, 10)
+        assert {"--probe": "in 2 lists", "--recall": "that hold 0.5 of the 10"}[option] in work(*argv)[1]
+    argv = "eval", work.path("i"), queries, "--vectors", vectors
+    assert "want one of them" in work(*argv, "--probe", 2, "--recall", 0.5)[2]
+    assert "needs --rerank" in work(*argv, "--candidates", 5)[2]
+    assert "--probe" in work("eval", work.index(), queries, "--vectors", vectors, "--probe", 2)[2]
+
+
 def test_a_single_query(work):
     index, one = work.index(), work.save("one", work.Q[0])
     all_of_them = work.json("search", index, work.path("q.npy"))

@@ -43,6 +43,20 @@ def test_every_method_is_measured_and_ranked(compare, work):
     assert (found["vectors"], found["queries"], found["held_out"]) == (200, 9, False)
 
 
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_other_metrics_are_compared_by_their_own_answers(compare, work, metric):
+    found = compare("--queries", work.path("q.npy"), "--methods", "PQ,compcodes", "--bytes", 3, "--metric", metric)
+    assert found["metric"] == metric
+    true = evaluate.ground_truth(work.X, work.Q, 100, metric=metric)[1]
+    by_name = {result["method"]: result for result in found["results"]}
+    assert f"--metric {metric}" in by_name["compcodes"]["command"]
+    assert f"metric={metric!r}" in by_name["compcodes"]["code"] and f"cc.Index(q, {metric!r})" in by_name["PQ"]["code"]
+    X = work.X / np.linalg.norm(work.X, axis=1, keepdims=True) if metric == "cosine" else work.X
+    q = cc.ProductQuantizer(3, n_codewords=8, max_iter=1).fit(X)
+    ids = cc.Index(q, metric).add(X).search(work.Q, 200)[1]
+    assert by_name["PQ"]["recall"]["10@10"] == pytest.approx(evaluate.recall(ids, true, 10, 10), abs=0.02)
+
+
 def test_figures_are_those_of_the_library(compare, work):
     found = compare("--bytes", "3", "--queries", work.path("q.npy"), "--methods", "PQ,lsh")
     by_name = {r["method"]: r for r in found["results"]}
@@ -206,7 +220,9 @@ def test_people_see_a_ranked_table(work, monkeypatch):
     short(monkeypatch)
     code, out, err = work("compare", work.path("x.npy"), "--bytes", "2", "--methods", "PQ", *QUICK)
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "180 vectors of 24 bytes, 20 of them kept out as queries"
+    assert (
+        out.splitlines()[0] == "180 vectors of 24 bytes, 20 of them kept out as queries; exact answers by inner product"
+    )
     assert out.splitlines()[2].split()[:4] == ["method", "bytes", "1@1", "10@10"]
     assert "recommended: PQ in 2 bytes" in out
 

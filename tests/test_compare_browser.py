@@ -40,6 +40,7 @@ def report(tmp_path_factory):
         "vectors": 10_000,
         "dimension": 384,
         "queries": 1000,
+        "metric": "ip",
         "held_out": True,
         "sampled": False,
         "bytes_before": 1536,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import compcodes as cc
+from compcodes._choices import Metric
 from compcodes.progress import ProgressLike
 
 __all__ = ["METHODS", "Contestant", "Method", "train"]
@@ -105,9 +106,12 @@ class Contestant:
     fit_seconds: float
     encode_seconds: float
     n_jobs: int | None
+    metric: Metric = "ip"
 
     def __post_init__(self) -> None:
-        self._index = None if self.method.hashes else cc.Index(self.model, n_jobs=self.n_jobs).add_codes(self.codes)
+        self._index = None
+        if not self.method.hashes:
+            self._index = cc.Index(self.model, self.metric, n_jobs=self.n_jobs).add_codes(self.codes)
 
     @property
     def approximates(self) -> bool:
@@ -136,6 +140,7 @@ def train(
     queries: NDArray[Any] | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
+    metric: Metric = "ip",
     progress: ProgressLike = None,
     **others: Any,
 ) -> Contestant:
@@ -150,10 +155,12 @@ def train(
         The vectors to learn from, and those to encode.
     queries : (nq, d), optional
         Sample queries, for `CompositionalCodes`, which uses them to choose the loss.
+    metric : {"ip", "l2", "cosine"}
+        What is searched by. For cosine all vectors should have length 1: most methods do not scale them.
     **others
         Further parameters of the class, for example to shorten the training.
     """
-    model = method.make(n_bytes, n_jobs=n_jobs, random_state=random_state, **others)
+    model = method.make(n_bytes, n_jobs=n_jobs, random_state=random_state, metric=metric, **others)
     start = time.perf_counter()
     if queries is not None and method.cls == "CompositionalCodes":
         model.fit(learn, queries=queries, progress=progress)
@@ -161,4 +168,4 @@ def train(
         model.fit(learn, progress=progress)
     fitted = time.perf_counter()
     codes = model.encode(base, progress=progress)
-    return Contestant(method, n_bytes, model, codes, fitted - start, time.perf_counter() - fitted, n_jobs)
+    return Contestant(method, n_bytes, model, codes, fitted - start, time.perf_counter() - fitted, n_jobs, metric)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compcodes import evaluate
+from compcodes import Index, evaluate
 from compcodes.cli.common import (
     Stopwatch,
     called,
@@ -23,8 +23,8 @@ from compcodes.cli.common import (
     table,
     written,
 )
-from compcodes.cli.compare_page import page
-from compcodes.cli.parameters import whole
+from compcodes.cli.compare_page import METRICS, page
+from compcodes.cli.parameters import choices, whole
 from compcodes.comparison import METHODS, Contestant, Method, train
 from compcodes.data.files import replacing
 from compcodes.data.many import is_many
@@ -32,12 +32,13 @@ from compcodes.plot import thinned
 from compcodes.progress import Bar
 from compcodes.quantizers._settings import stages as stages_of
 from compcodes.training.effort import EFFORTS
+from compcodes.training.unit import unit
 
 NAME = "compare"
 SUMMARY = "Compare compression methods on your own vectors, and recommend one."
 DETAILS = (
     "Every method is trained, encodes the database and is searched at each size; what it finds is measured against "
-    "exact inner products. Without --queries some vectors are kept out of the database and serve as queries. With at "
+    "an exact search. Without --queries some vectors are kept out of the database and serve as queries. With at "
     "least 100 queries, half of them help to choose a loss and the other half is measured with."
 )
 LOGS = True  # it takes long, so lines of progress are also shown if standard error is not a terminal
@@ -60,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bytes", type=_sizes, default=[8], metavar="M,M,…", help="sizes of a code, 1 to 64 each (default: 8)")
     add("--methods", type=_names, metavar="A,B,…", help=f"which (default: all): {methods}")
     add("--sample", type=whole(100), default=100_000, metavar="N", help="at most N of the vectors (default: 100000)")
+    add(
+        "--metric",
+        choices=choices(Index, "metric"),
+        default="ip",
+        help="what makes a vector a good answer (default: ip, the inner product)",
+    )
     add("--target", type=_share, default=0.9, metavar="SHARE", help="recall 10@100 that is enough (default: 0.9)")
     add(
         "--iterations",
@@ -83,6 +90,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         check_overwriting({"--output": args.output}, [args.vectors, args.queries])
         check_output(args.output, ".html")
     X, Q, sample = _data(args)
+    if args.metric == "cosine":  # few methods scale vectors themselves
+        X, Q = unit(X), unit(Q)
     k = min(1000, len(X))
     jobs = [(name, n_bytes) for n_bytes in args.bytes for name in args.methods or METHODS]
     bar_of_all = args.progress if isinstance(args.progress, Bar) else None
@@ -93,13 +102,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     interrupted = False
     try:
         with called({"X": args.vectors, "Q": str(args.queries or args.vectors)}):
-            _, true_ids = evaluate.ground_truth(X, Q, min(100, k), n_jobs=args.jobs, progress=args.progress)
+            _, true_ids = evaluate.ground_truth(
+                X, Q, min(100, k), metric=args.metric, n_jobs=args.jobs, progress=args.progress
+            )
         for name, n_bytes in jobs:
             bar = _labelled(args.progress, f"{name} {n_bytes}")
             try:
                 made = train(
                     METHODS[name], n_bytes, X, X, queries=sample, n_jobs=args.jobs, random_state=args.seed,
-                    progress=bar, **_effort(METHODS[name], args),
+                    metric=args.metric, progress=bar, **_effort(METHODS[name], args),
                 )  # fmt: skip
             except ValueError as error:  # such as product quantization with more parts than there are dimensions
                 failed.append({"method": name, "bytes": n_bytes, "error": str(error)})
@@ -140,6 +151,7 @@ def _found(
         "vectors": len(X),
         "dimension": X.shape[1],
         "queries": len(Q),
+        "metric": args.metric,
         "held_out": args.queries is None,
         "sampled": len(X) + (len(Q) if args.queries is None else 0) < args.n_vectors,
         "bytes_before": X.shape[1] * X.itemsize,
@@ -165,7 +177,8 @@ def show(result: dict[str, Any]) -> None:
     """Print the ranking for people."""
     queries = "of them kept out as queries" if result["held_out"] else "queries"
     part = "a sample of " if result["sampled"] else ""
-    print(f"{part}{result['vectors']:,} vectors of {result['bytes_before']} bytes, {result['queries']:,} {queries}\n")
+    size = f"{result['vectors']:,} vectors of {result['bytes_before']} bytes"
+    print(f"{part}{size}, {result['queries']:,} {queries}; exact answers by {METRICS[result['metric']]}\n")
     measures = list(result["results"][0]["recall"])
     header = ["method", "bytes", *measures, "x error", "ip error", "train", "encode", "search"]
     print(table([header, *(_row(entry, measures) for entry in result["results"])]))
@@ -314,6 +327,8 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     if method.cls != "CompositionalCodes":
         return None
     options = [f"--{_OPTIONS.get(name, name)} {value}" for name, value in method.parameters.items()]
+    if args.metric != "ip":
+        options.append(f"--metric {args.metric}")
     if args.queries is not None:
         options.append(f"--queries {shlex.quote(args.queries)}")
     if args.seed:
@@ -331,6 +346,10 @@ def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     opener = "open_many" if is_many(args.vectors) else "load"
     lines = ["import compcodes as cc", f"X = cc.data.{opener}({args.vectors!r})"]
     others = _effort(method, args) | ({"random_state": args.seed} if args.seed else {})
+    others |= {"metric": args.metric} if args.metric != "ip" else {}
+    if args.metric == "cosine" and method.cls != "CompositionalCodes":
+        lines[:1] = ["import numpy as np", *lines[:1]]
+        lines.append("X = X[:] / np.linalg.norm(X[:], axis=1, keepdims=True)")
     expression = method.expression(n_bytes, **others)
     queries = ""
     if method.cls == "CompositionalCodes" and args.queries is not None:
@@ -338,7 +357,8 @@ def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     lines.append(f"q = {expression}.fit(X{queries})")
     if method.hashes:
         return "\n".join([*lines, "codes = q.encode(X)  # and then q.search(Q, codes, k=10)"])
-    return "\n".join([*lines, 'cc.Index(q).add(X).save("index.cc")'])
+    metric = f", {args.metric!r}" if args.metric != "ip" else ""
+    return "\n".join([*lines, f'cc.Index(q{metric}).add(X).save("index.cc")'])
 
 
 def _queries(path: str) -> str:

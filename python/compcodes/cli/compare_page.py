@@ -35,6 +35,8 @@ img{max-width:100%;height:auto;display:block;margin:.8rem 0}
 .unfinished{border-left-color:#bf8700}
 """
 
+METRICS = {"ip": "inner product", "l2": "Euclidean distance", "cosine": "cosine"}
+"""How metrics are called in sentences."""
 _NUMBERS: dict[str, tuple[str, bool]] = {  # heading, and whether higher is better
     "vector_error": ("x error", False),
     "inner_product_error": ("score error", False),
@@ -62,7 +64,7 @@ def page(found: dict[str, Any], name: str) -> str:
         "<h2>Ranking</h2>",
         f'<div class="scroll">{_ranking(found, sizes)}</div>',
         '<p class="muted">10@100 is the share of the true best 10 that are among the first 100 found, and also what is '
-        "right after these 100 are re-ranked with exact inner products. x error: mean ‖x − x̄‖²; score error: mean "
+        "right after these 100 are re-ranked with exact scores. x error: mean ‖x − x̄‖²; score error: mean "
         "|⟨q, x⟩ − ⟨q, x̄⟩| of a query's 100 best. The best figure of each size is coloured.</p>",
         *_told_effort(found),
         *(f'<p class="muted">Not compared: {_failure(entry)}</p>' for entry in found["failed"]),
@@ -111,7 +113,7 @@ def _summary(found: dict[str, Any]) -> str:
     queries = "other vectors of the file as queries" if found["held_out"] else "queries"
     return (
         f"{part}{found['vectors']:,} vectors of {found['dimension']:,} numbers ({found['bytes_before']:,} bytes), "
-        f"{found['queries']:,} {queries}; exact answers by inner product."
+        f"{found['queries']:,} {queries}; exact answers by {METRICS[found['metric']]}."
     )
 
 

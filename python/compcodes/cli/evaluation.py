@@ -24,6 +24,7 @@ from compcodes.cli.common import (
     table,
     written,
 )
+from compcodes.cli.depth import add_depth, check_depth, depth, depth_names
 from compcodes.cli.parameters import whole
 from compcodes.data import load_ids
 from compcodes.data.files import open_array
@@ -52,12 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     counts: dict[str, Any] = {"type": whole(1), "nargs": "+", "default": [1, 10, 100]}
     add("-R", **counts, help="how many true best are sought (default: 1 10 100)")
     add("-P", **counts, help="among how many found (default: 1 10 100)")
+    add_depth(parser)
     add("--plot", metavar="FILE", help="draw recall@P (.png, .svg or .pdf)")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, compare, and tabulate R@P for each R ≤ P."""
-    check_overwriting({"--plot": args.plot}, [args.index, args.queries, args.vectors, args.truth])
+    check_depth(args)
+    check_overwriting({"--plot": args.plot}, [args.index, args.queries, args.vectors, args.truth, args.rerank])
     if args.plot is not None:
         check_output(args.plot, ".png", ".svg", ".pdf")
     index = open_index(args.index, args.jobs)
@@ -67,16 +70,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
     k = number_of_results("-P", max(args.P), len(index), len(Q))
-    numbers = _numbers(index)
-    with called({"X": str(args.vectors), "Q": args.queries}):
+    numbers, given = _numbers(index), depth(args)
+    with called({"X": str(args.vectors), "Q": args.queries, **depth_names(args)}):
         true_ids = _exact(index, Q, args)
         with Stopwatch() as watch:
-            _, ids = index.search(Q, k, progress=args.progress)
+            _, ids = index.search(Q, k, progress=args.progress, **given)
     ids = numbers(ids)
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
-    probes = _probes(index, Q, true_ids, k, numbers) if index.list_sizes is not None else []
+    probes = _probes(index, Q, true_ids, k, numbers, given) if index.list_sizes is not None else []
     if args.plot is not None:
         results = {"codes": ids} if not probes else {f"{e['lists']} lists": e.pop("ids") for e in probes}
         figure = recall_figure(results, true_ids, tuple(sorted({r for r, _ in pairs})))
@@ -87,6 +90,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "vectors": len(index),
         "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
+        **({"lists": _lists(args)} if probes else {}),
+        "reranked": args.rerank is not None,
         "seconds": watch.seconds,
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, r, min(p, k))} for r, p in pairs],
         **({"probes": [{name: e[name] for name in e if name != "ids"} for e in probes]} if probes else {}),
@@ -99,7 +104,8 @@ def show(result: dict[str, Any]) -> None:
     print(
         f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
         f"for {result['queries']:,} queries in {duration(result['seconds'])}"
-        + (", in the lists that hold 95% of the 10 nearest by the model" if "probes" in result else "")
+        + (f", in {result['lists']}" if "lists" in result else "")
+        + (", and re-ranked" if result["reranked"] else "")
     )
     print(recall_table(result["recall"]))
     if "probes" in result:
@@ -111,6 +117,14 @@ def show(result: dict[str, Any]) -> None:
         print(table(rows))
     if result["plot"]:
         print(f"curves written to {result['plot']}")
+
+
+def _lists(args: argparse.Namespace) -> str:
+    """Say which lists were gone through."""
+    if args.probe is not None:
+        return f"{args.probe:,} {'list' if args.probe == 1 else 'lists'}"
+    held = 0.95 if args.recall is None else args.recall
+    return f"the lists that hold {held:.4g} of the 10 nearest by the model"
 
 
 def _numbers(index: Index | ShardedIndex) -> Callable[[NDArray[Any]], NDArray[np.int64]]:
@@ -127,6 +141,7 @@ def _probes(
     true_ids: NDArray[np.int64],
     k: int,
     numbers: Callable[[NDArray[Any]], NDArray[np.int64]],
+    given: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Search more and more lists, and return the share of the 10 best (or as many as are known) among the first 10."""
     sizes = index.list_sizes
@@ -135,7 +150,7 @@ def _probes(
     while True:
         n = min(n, len(sizes))
         with Stopwatch() as watch:
-            _, ids = index.search(Q, k, n_probe=n)
+            _, ids = index.search(Q, k, **given | {"n_probe": n, "recall": None})
         ids = numbers(ids)
         found = evaluate.recall(ids, true_ids, best, best)
         each = watch.seconds / len(ids)

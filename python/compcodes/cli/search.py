@@ -20,12 +20,12 @@ from compcodes.cli.common import (
     duration,
     key_text,
     load_some,
-    load_vectors,
     noted,
     number_of_results,
     open_index,
 )
-from compcodes.cli.parameters import share, whole
+from compcodes.cli.depth import add_depth, check_depth, depth, depth_names
+from compcodes.cli.parameters import whole
 from compcodes.data import load_ids, load_names, save
 from compcodes.data.many import is_many, split_column
 
@@ -53,53 +53,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="IDS",
         help="a file of ids not to find: for all queries, or a row for each (queries × ids, −1 for none)",
     )
-    add(
-        "--rerank",
-        metavar="VECTORS",
-        help="the database's vectors, to re-rank candidates with exact scores: a file, a folder, or a pattern in "
-        "quotes; of either :NAME names a column",
-    )
     add("--scheduler", metavar="ADDRESS", help="search a folder of shards on a Dask cluster")
-    add("--probe", type=whole(1), metavar="N", help="go through N lists, of an index that has them")
-    add(
-        "--recall",
-        type=share,
-        metavar="SHARE",
-        help="go through the lists that hold this share of the best (default: 0.95)",
-    )
-    add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
+    add_depth(parser)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Search, and write the answers or return them."""
-    if args.candidates is not None and args.rerank is None:
-        raise UsageError("--candidates says how many to re-rank: it needs --rerank VECTORS")
+    check_depth(args)
     check_overwriting(
         {"-o": args.output, "--scores": args.scores}, [args.index, args.queries, args.rerank, args.filter, args.exclude]
     )
     outputs = {"ids": args.output, "scores": args.scores}
     for path in filter(None, outputs.values()):
         check_output(path, ".npy")
-    if args.probe is not None and args.recall is not None:
-        raise UsageError("--probe and --recall are both given: want one of them")
     index = open_index(args.index, args.jobs)
     if args.scheduler is not None and not isinstance(index, ShardedIndex):
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
     Q = load_some(args.queries)
-    vectors = None if args.rerank is None else load_vectors(args.rerank)
+    given = depth(args) | {"progress": args.progress}
     allowed = None if args.filter is None else _names(args.filter, index).reshape(-1)
     excluded = None if args.exclude is None else _excluded(args.exclude, index)
     k = number_of_results("-k", args.k, len(index), len(Q))
-    names = {"Q": args.queries, "rerank": str(args.rerank), "n_candidates": "--candidates"}
-    names |= {"filter": str(args.filter), "exclude": str(args.exclude), "n_probe": "--probe", "recall": "--recall"}
-    given = {"filter": allowed, "rerank": vectors, "n_candidates": args.candidates, "progress": args.progress}
+    names = {"Q": args.queries, "filter": str(args.filter), "exclude": str(args.exclude), **depth_names(args)}
+    given |= {"filter": allowed, "exclude": excluded}
     with (
         called(names),
         cluster_of(args.scheduler) as client,
         Stopwatch() as watch,
         noted("--") as notes,
     ):
-        given |= {"exclude": excluded, "n_probe": args.probe, "recall": args.recall}
         given |= {"client": client} if isinstance(index, ShardedIndex) else {}
         scores, ids = index.search(Q, k, **given)
     is_keyed = ids.dtype == object
