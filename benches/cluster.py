@@ -1,7 +1,7 @@
 """Many machines in small: what Dask costs, what workers send, and what that means for a thousand of them.
 
     COMPCODES_DATA=… python benches/cluster.py [--parts costs] [--rows 100000] [--end-to-end 200000] [--repeat 1]
-        [--tiny] [--save]
+        [--effort low] [--tiny] [--save]
 
 Two workers of one thread stand for machines. Their processor time and the bytes that they send are counted, so that
 other work on this machine disturbs little: the gain that is shown is the local processor time over that of the busiest
@@ -23,11 +23,11 @@ from distributed import Client, LocalCluster
 
 import compcodes as cc
 from common import Report, parser, sift
+from compcodes import _core
+from compcodes.training.effort import EFFORTS
 from compcodes.training.spread import FAN
 
 PARTS = ("inner-product", "costs", "end-to-end")
-ANNEAL = 10
-"""Iterations with noise, of little effort."""
 IDLE = 4.0
 """Seconds that the cost of waiting is measured for; it is taken off what work takes."""
 SAMPLE = 200_000
@@ -106,11 +106,14 @@ def training(client, X, parameters, report, repeat):
     ((want, history), cpu, wall_here), ((found, history_there), wall, here, there, sent) = best_of(
         repeat, lambda: local(lambda: fit(X)), lambda: measured(client, lambda: fit(chunked))
     )
-    anneal, iterations = ANNEAL, ANNEAL + len(history)
     M, K, d = want.shape
+    noisy = EFFORTS[parameters["effort"]].anneal
+    halves = _core.halves(len(X), M, K, noisy)
+    anneal = noisy - (halves[0] if halves else 0)  # the first are of a sample, on the client
+    iterations = anneal + len(history)
     sums = 2 * (M * K) ** 2 * 4 + M * K * d * 8
     near = np.abs(found - want).max() / np.abs(want).max()
-    report(f"training, {len(X):,} × {d}, {M} × {K}, {parameters['loss']}:\n")
+    report(f"training, {len(X):,} × {d}, {M} × {K}, {parameters['loss']}, effort {parameters['effort']}:\n")
     report.table(
         ("", "here, one thread", "two workers"),
         [
@@ -297,13 +300,15 @@ def main():
     options.add_argument("--end-to-end", type=int, default=200_000, help="vectors in Parquet files")
     options.add_argument("--repeat", type=int, default=1, help="how often to measure, of which the best counts")
     options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    options.add_argument("--effort", choices=tuple(EFFORTS), default="low", help="of training")
     args = options.parse_args()
+    effort = "low" if args.tiny else args.effort
     rows, large = (2000, 4000) if args.tiny else (args.rows, args.end_to_end)
     name = "cluster" if args.parts == PARTS else "-".join(["cluster", *args.parts])
     report = Report(name, args.save)
     busy(report)
     X = np.ascontiguousarray(sift("base", rows))
-    parameters = {"effort": "low", "n_codewords": 16 if args.tiny else 256}
+    parameters = {"effort": effort, "n_codewords": 16 if args.tiny else 256}
     with workers(2) as client, tempfile.TemporaryDirectory() as folder:
         if "inner-product" in args.parts:
             training(client, X, parameters | {"loss": cc.InnerProduct(4.0, 0.0)}, report, args.repeat)
