@@ -1,7 +1,7 @@
 """What a byte buys: recall against the bytes of a code, from 2 to 256, beside the quantizers of faiss at equal bytes.
 
     python benches/bytes.py [--sets glove,sift,source384,patches768] [--bytes 2,4,8,16,32,64,128,256] [--effort low]
-                            [--most 10000] [--tiny] [--save]
+                            [--groups 2] [--most 10000] [--tiny] [--save]
 
 By the codes alone; draws docs/images/bytes.svg. Training takes the vectors that are searched, at most `--most` of them,
 and as many others are searched too; of a set for training that is apart it takes twice as many. OPQ, and RQ with a beam
@@ -17,6 +17,7 @@ import numpy as np
 
 import compcodes as cc
 from common import Report, choice, parser
+from compcodes.cli.parameters import groups
 from pictures import figure, keep
 from rivals import padded
 from sets import SETS, Missing, Set, few, shuffled
@@ -57,7 +58,7 @@ class Fitted:
 
 def ours(data, size, args):
     short = {"n_codewords": 16, "anneal": 2, "max_iter": 1} if args.tiny else {"effort": args.effort}
-    q = cc.CompositionalCodes(size, n_jobs=1, **short)
+    q = cc.CompositionalCodes(size, n_groups=args.groups, n_jobs=1, **short)
     times = timed(lambda: q.fit(data.learn, queries=data.samples), lambda: q.encode(data.base))
     return Fitted(lambda X: q.decode(q.encode(X)), *times)
 
@@ -150,6 +151,7 @@ def main():
     options.add_argument("--sets", default=NAMES)
     options.add_argument("--bytes", default=SIZES)
     options.add_argument("--effort", default="default")
+    options.add_argument("--groups", type=groups, default="auto", help="`n_groups` of compcodes")
     options.add_argument("--most", type=int, default=10_000, help="vectors searched (default: %(default)s)")
     args = options.parse_args()
     sizes = (4, 20) if args.tiny else [int(size) for size in args.bytes.split(",")]
@@ -204,17 +206,20 @@ def table(report, data, others, sizes, args):
 def draw(panels, save):
     """Draw the share of the 10 best that is found against the bytes of a code, a panel for each set."""
     drawing, axes = figure(len(panels), 3.4, sharey=True)
+    names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    colours = {name: f"C{i}" for i, name in enumerate(names)}
     for panel, (title, lines) in zip(axes, panels.items(), strict=True):
         for name, found in lines.items():
-            own = name == "compcodes"
-            style = {"color": "C0", "linewidth": 2.2, "zorder": 3} if own else {"linewidth": 1.2}
-            panel.plot(list(found), list(found.values()), marker="o", markersize=4, label=name, **style)
+            width = 2.4 if name == "compcodes" else 1.2
+            line = {"color": colours[name], "linewidth": width, "marker": "o", "markersize": 4}
+            panel.plot(list(found), list(found.values()), label=name, **line)
         panel.set_xscale("log", base=2)
         panel.set(title=title, xlabel="bytes per vector", ylim=(0, 1.02))
         panel.xaxis.set_major_formatter("{x:.0f}")
         panel.grid(alpha=0.3)
+    most = max(axes, key=lambda panel: len(panel.lines))
     axes[0].set_ylabel("share of the 10 best in the first 10")
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    drawing.legend(*most.get_legend_handles_labels(), loc="outside right center")
     keep(drawing, "bytes", save)
 
 
