@@ -49,6 +49,9 @@ def test_what_is_measured_may_be_re_ranked_and_goes_through_the_lists_asked_for(
         assert work.json(*argv)["recall"][0]["recall"] == evaluate.recall(ids, true, 10, 10)
         assert {"--probe": "in 2 lists", "--recall": "that hold 0.5 of the 10"}[option] in work(*argv)[1]
     argv = "eval", work.path("i"), queries, "--vectors", vectors
+    assert "in 8 lists" in work(*argv, "--probe", 800)[1]
+    short = work.save("short", work.X[:, :5])
+    assert f"{short} has 5 dimensions, the index has 6" in work(*argv[:3], "--vectors", short)[2]
     assert "want one of them" in work(*argv, "--probe", 2, "--recall", 0.5)[2]
     assert "needs --rerank" in work(*argv, "--candidates", 5)[2]
     assert "--probe" in work("eval", work.index(), queries, "--vectors", vectors, "--probe", 2)[2]

@@ -57,6 +57,20 @@ def test_other_metrics_are_compared_by_their_own_answers(compare, work, metric):
     assert by_name["PQ"]["recall"]["10@10"] == pytest.approx(evaluate.recall(ids, true, 10, 10), abs=0.02)
 
 
+@pytest.mark.parametrize("scale", [1e25, 1e-25, 300])
+def test_the_code_for_cosines_scales_any_vectors(compare, work, scale, monkeypatch):
+    X = (work.X * scale).astype("f2" if scale == 300 else "f4")
+    X[3] = 0
+    work.save("x", X)
+    found = compare("--queries", work.path("q.npy"), "--methods", "PQ", "--bytes", 3, "--metric", "cosine")
+    monkeypatch.chdir(work.folder)
+    code = found["results"][0]["code"].replace("n_codebooks=3", "n_codebooks=3, n_codewords=8")
+    exec(code, {})
+    ids = cc.Index.load("index.cc").search(work.Q, 10)[1]
+    true = evaluate.ground_truth(X, work.Q, 10, metric="cosine")[1]
+    assert found["results"][0]["recall"]["10@10"] == pytest.approx(evaluate.recall(ids, true, 10, 10), abs=0.03)
+
+
 def test_figures_are_those_of_the_library(compare, work):
     found = compare("--bytes", "3", "--queries", work.path("q.npy"), "--methods", "PQ,lsh")
     by_name = {r["method"]: r for r in found["results"]}

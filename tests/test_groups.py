@@ -273,6 +273,13 @@ def test_a_row_that_is_not_finite_is_named(X, made):
         cc.CompositionalCodes(**QUICK).fit(bad)
 
 
+def test_a_row_that_is_too_large_is_named_where_a_sample_is_trained_on(X):
+    Y = X.copy()
+    Y[1234:1400] = 3e38  # many, so that there is no warning of one that is longer than all others
+    with pytest.raises(ValueError, match="X row 1234 holds values too large"):
+        cc.CompositionalCodes(**QUICK, max_train=200).fit(Y)
+
+
 def test_groups_of_vectors_in_lists_know_the_error_along_x(X):
     lists = QUICK | {"n_lists": 8}
     plain, along = (cc.CompositionalCodes(**lists, loss=cc.InnerProduct(eta, 0.0)).fit(X) for eta in (1.0, 8.0))

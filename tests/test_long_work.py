@@ -34,6 +34,14 @@ def test_progress_is_told_and_its_exception_stops_the_work(X):
         q.fit(X, progress=3)
 
 
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_every_stage_of_a_fit_ends_at_its_total(X, n_groups):
+    last = {}
+    q = cc.CompositionalCodes(6, 16, n_groups=n_groups, n_lists=4, anneal=2, max_iter=2)
+    q.fit(X, progress=lambda stage, done, total: last.update({stage: done / total}))
+    assert {"lists", "fit"} <= set(last) and set(last.values()) == {1.0}
+
+
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np, compcodes as cc

@@ -349,7 +349,8 @@ def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     others |= {"metric": args.metric} if args.metric != "ip" else {}
     if args.metric == "cosine" and method.cls != "CompositionalCodes":
         lines[:1] = ["import numpy as np", *lines[:1]]
-        lines.append("X = X[:] / np.linalg.norm(X[:], axis=1, keepdims=True)")
+        lines.append("X = np.asarray(X[:], dtype=np.float64)")
+        lines.append("X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)")
     expression = method.expression(n_bytes, **others)
     queries = ""
     if method.cls == "CompositionalCodes" and args.queries is not None:

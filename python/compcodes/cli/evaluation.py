@@ -79,9 +79,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     pairs = [(r, p) for r in sorted(set(args.R)) if r <= true_ids.shape[1] for p in sorted(set(args.P)) if p >= r]
     if not pairs:
         raise ValueError(f"no R in {args.R} is at most the {true_ids.shape[1]} exact answers and some P in {args.P}")
-    probes = _probes(index, Q, true_ids, k, numbers, given) if index.list_sizes is not None else []
+    sizes = index.list_sizes
+    probes = _probes(index, Q, true_ids, k, numbers, given) if sizes is not None else []
     if args.plot is not None:
-        results = {"codes": ids} if not probes else {f"{e['lists']} lists": e.pop("ids") for e in probes}
+        results = {"as searched" if probes else "codes": ids}
+        results |= {_count(entry["lists"]): entry["ids"] for entry in probes}
         figure = recall_figure(results, true_ids, tuple(sorted({r for r, _ in pairs})))
         with written(args.plot):
             figure.savefig(args.plot, dpi=150)
@@ -90,7 +92,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "vectors": len(index),
         "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
-        **({"lists": _lists(args)} if probes else {}),
+        **({} if sizes is None else {"lists": _lists(args, len(sizes))}),
         "reranked": args.rerank is not None,
         "seconds": watch.seconds,
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, r, min(p, k))} for r, p in pairs],
@@ -110,7 +112,7 @@ def show(result: dict[str, Any]) -> None:
     print(recall_table(result["recall"]))
     if "probes" in result:
         best = result["probes"][0]["best"]
-        rows = [["lists gone through", "vectors", "time per query", f"true best {best}, first {best}"]]
+        rows = [["lists gone through", "of all", "time per query", f"true best {best}, first {best}"]]
         for entry in result["probes"]:
             share = f"{entry['share']:.1%}"
             rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
@@ -119,12 +121,16 @@ def show(result: dict[str, Any]) -> None:
         print(f"curves written to {result['plot']}")
 
 
-def _lists(args: argparse.Namespace) -> str:
+def _lists(args: argparse.Namespace, n_lists: int) -> str:
     """Say which lists were gone through."""
     if args.probe is not None:
-        return f"{args.probe:,} {'list' if args.probe == 1 else 'lists'}"
+        return _count(min(args.probe, n_lists))
     held = 0.95 if args.recall is None else args.recall
     return f"the lists that hold {held:.4g} of the 10 nearest by the model"
+
+
+def _count(n_lists: int) -> str:
+    return f"{n_lists:,} {'list' if n_lists == 1 else 'lists'}"
 
 
 def _numbers(index: Index | ShardedIndex) -> Callable[[NDArray[Any]], NDArray[np.int64]]:
@@ -172,6 +178,8 @@ def _exact(index: Index | ShardedIndex, Q: NDArray[Any], args: argparse.Namespac
     X = load_vectors(args.vectors)
     if len(X) != len(index):
         raise ValueError(f"{args.vectors} has {len(X)} vectors, the index has {len(index)}: they must be the same")
+    if X.shape[1] != index.dimension:
+        raise ValueError(f"{args.vectors} has {X.shape[1]} dimensions, the index has {index.dimension}")
     k = number_of_results("-R", max(args.R), len(X), len(Q))
     _, rows = evaluate.ground_truth(X, Q, k, metric=index.metric, n_jobs=args.jobs, progress=args.progress)
     return rows if index.has_keys else index.ids[rows]

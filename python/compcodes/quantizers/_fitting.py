@@ -27,7 +27,7 @@ from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
-from compcodes.training.groups import ETA, POWER, GroupTrainer
+from compcodes.training.groups import ETA, POWER, GroupTrainer, check_norms
 from compcodes.training.shards import Local, Report, Shards
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
@@ -222,9 +222,13 @@ def train(
         made, shards = training_lists.train_lists(
             divided, count, along, model.metric, queries, seed, model.n_jobs, report
         )
+        if report is not None:
+            report(1, 1)
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), n_groups=n_groups).with_loss(loss, queries)
     if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
         loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
+    if n_groups > 1:  # an error should not name the row of a sample
+        check_norms(cast(Local, trainer.shards), model.n_jobs)
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
     if n_groups == 1:
         return Fitted(trainer, trainer.run(init), loss, made, None)

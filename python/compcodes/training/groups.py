@@ -39,7 +39,7 @@ from compcodes.training.splitting import best_split
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import scaled
 
-__all__ = ["ETA", "POWER", "GroupTrainer"]
+__all__ = ["ETA", "POWER", "GroupTrainer", "check_norms"]
 
 ETA = 4.0
 """How much an error along x counts before anything is known about it."""
@@ -82,7 +82,6 @@ class GroupTrainer:
         started = time.perf_counter()
         whole, share = self.whole, -(-self.whole.n_codebooks // self.n_groups)
         assert isinstance(whole.shards, Local)
-        _check(whole.shards, whole.n_jobs)
         size = max(share, min(CODEWORDS // whole.n_codewords, whole.n_codebooks // 2))
         size = min(size, whole.n_codebooks - self.n_groups + 1, TOGETHER)
         report = whole.report
@@ -179,7 +178,7 @@ class GroupTrainer:
         return coder.encode(vectors.target, whole.n_jobs)
 
 
-def _check(vectors: Local, n_jobs: int | None) -> None:
+def check_norms(vectors: Local, n_jobs: int | None) -> None:
     """Reject rows that a rotation, or a step of another group's codebooks, could bring beyond float32."""
     norms = _core.norms(vectors.X, None, n_jobs)
     row = int(norms.argmax())
