@@ -275,8 +275,8 @@ def test_a_row_that_is_not_finite_is_named(X, made):
 
 def test_a_row_that_is_too_large_is_named_where_a_sample_is_trained_on(X):
     Y = X.copy()
-    Y[1234:1400] = 3e38  # many, so that there is no warning of one that is longer than all others
-    with pytest.raises(ValueError, match="X row 1234 holds values too large"):
+    Y[1200:1400] = 3e38  # many, so that there is no warning of one that is longer than all others
+    with pytest.raises(ValueError, match="X row 1[23][0-9][0-9] holds values too large"):
         cc.CompositionalCodes(**QUICK, max_train=200).fit(Y)
 
 

@@ -28,7 +28,7 @@ from compcodes.training import losses, streaming
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
 from compcodes.training.groups import ETA, POWER, GroupTrainer, check_norms
-from compcodes.training.shards import Local, Report, Shards
+from compcodes.training.shards import Local, Report, Shards, drawn_rows
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
 from compcodes.training.tuning import tune
@@ -227,9 +227,10 @@ def train(
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), n_groups=n_groups).with_loss(loss, queries)
     if isinstance(loss, losses.InnerProduct) and trainer.objective.directions is None:
         loss = replace(loss, metric=0.0)  # queries that are alike in all directions, or all zero
-    if n_groups > 1:  # an error should not name the row of a sample
-        check_norms(cast(Local, trainer.shards), model.n_jobs)
+    drawn = drawn_rows(trainer.shards.shape[0], trainer.shards.weights, max_train, seed) if n_groups > 1 else None
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
+    if n_groups > 1:
+        check_norms(cast(Local, trainer.shards), None if drawn is None else drawn[0])
     if n_groups == 1:
         return Fitted(trainer, trainer.run(init), loss, made, None)
     trained, groups, eta = GroupTrainer(trainer, n_groups, eta, queries).run(cast(str, init))

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from compcodes import _core, evaluate
 from compcodes.errors import ArgumentValueError
@@ -178,11 +179,15 @@ class GroupTrainer:
         return coder.encode(vectors.target, whole.n_jobs)
 
 
-def check_norms(vectors: Local, n_jobs: int | None) -> None:
-    """Reject rows that a rotation, or a step of another group's codebooks, could bring beyond float32."""
-    norms = _core.norms(vectors.X, None, n_jobs)
+def check_norms(vectors: Local, rows: NDArray[np.int64] | None) -> None:
+    """Reject vectors that a rotation, or a step of another group's codebooks, could bring beyond float32.
+
+    `rows` are their places in the array that an error is about, if they are a sample of it.
+    """
+    norms = _core.norms(vectors.X, None, vectors.n_jobs)
     row = int(norms.argmax())
     if norms[row] > LONGEST:
+        row = row if rows is None else int(rows[row])
         message = f"row {row} holds values too large for groups of codebooks in float32: scale it down"
         raise ArgumentValueError("X", message)
 
