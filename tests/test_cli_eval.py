@@ -38,7 +38,7 @@ def test_each_metric_is_searched_and_measured_by_itself(work, metric):
 def test_what_is_measured_may_be_re_ranked_and_goes_through_the_lists_asked_for(work):
     queries, vectors = work.path("q.npy"), work.path("x.npy")
     found = work.json("eval", work.index(), queries, "--vectors", vectors, "--rerank", vectors, "--candidates", 200)
-    assert found["reranked"] and all(entry["recall"] == 1 for entry in found["recall"])
+    assert found["reranked"] == 200 and all(entry["recall"] == 1 for entry in found["recall"])
     work("fit", vectors, "-o", work.path("m"), "--codebooks", 3, "--codewords", 8, "--lists", 8, "--iterations", 1)
     work("build", work.path("m"), vectors, "-o", work.path("i"))
     index = cc.Index.load(work.path("i"))
@@ -47,14 +47,34 @@ def test_what_is_measured_may_be_re_ranked_and_goes_through_the_lists_asked_for(
         argv = "eval", work.path("i"), queries, "--vectors", vectors, "-R", 10, "-P", 10, option, *own.values()
         ids = index.search(work.Q, 10, **own)[1]
         assert work.json(*argv)["recall"][0]["recall"] == evaluate.recall(ids, true, 10, 10)
-        assert {"--probe": "in 2 lists", "--recall": "that hold 0.5 of the 10"}[option] in work(*argv)[1]
+        assert {"--probe": "in at least 2 lists", "--recall": "that hold 0.5 of the 10"}[option] in work(*argv)[1]
     argv = "eval", work.path("i"), queries, "--vectors", vectors
-    assert "in 8 lists" in work(*argv, "--probe", 800)[1]
+    assert "in at least 8 lists" in work(*argv, "--probe", 800)[1]
     short = work.save("short", work.X[:, :5])
     assert f"{short} has 5 dimensions, the index has 6" in work(*argv[:3], "--vectors", short)[2]
     assert "want one of them" in work(*argv, "--probe", 2, "--recall", 0.5)[2]
     assert "needs --rerank" in work(*argv, "--candidates", 5)[2]
-    assert "--probe" in work("eval", work.index(), queries, "--vectors", vectors, "--probe", 2)[2]
+    assert "--candidates 5: want at least 100, the largest -P" in work(*argv, "--candidates", 5, "--rerank", vectors)[2]
+    other = work.save("other", work.X[:9])
+    assert f"{other} has 9 vectors, the index has 200" in work(*argv, "--rerank", other)[2]
+
+
+def test_what_cannot_be_searched_is_refused_before_the_exact_search(work, monkeypatch):
+    monkeypatch.setattr(evaluate, "ground_truth", lambda *_, **__: pytest.fail("a long work"))
+    argv = "eval", work.index(), work.path("q.npy"), "--vectors", work.path("x.npy")
+    assert "--probe" in work(*argv, "--probe", 2)[2]
+    assert "dimensions" in work(*argv, "--rerank", work.save("narrow", work.X[:, :5]))[2]
+
+
+def test_the_table_of_lists_is_of_searches_for_ten(work):
+    vectors = work.path("x.npy")
+    work("fit", vectors, "-o", work.path("m"), "--codebooks", 3, "--codewords", 8, "--lists", 8, "--iterations", 1)
+    work("build", work.path("m"), vectors, "-o", work.path("i"))
+    found = work.json("eval", work.path("i"), work.path("q.npy"), "--vectors", vectors, "--rerank", vectors)
+    index, true = cc.Index.load(work.path("i")), evaluate.ground_truth(work.X, work.Q, k=10)[1]
+    for entry in found["probes"]:
+        ids = index.search(work.Q, 10, rerank=work.X, n_probe=entry["lists"])[1]
+        assert entry["recall"] == evaluate.recall(ids, true, 10, 10)
 
 
 def test_a_single_query(work):

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+import warnings
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
@@ -50,6 +51,7 @@ def test_other_metrics_are_compared_by_their_own_answers(compare, work, metric):
     true = evaluate.ground_truth(work.X, work.Q, 100, metric=metric)[1]
     by_name = {result["method"]: result for result in found["results"]}
     assert f"--metric {metric}" in by_name["compcodes"]["command"]
+    assert "--queries" not in by_name["compcodes"]["command"]  # 9 are too few for it to use any
     assert f"metric={metric!r}" in by_name["compcodes"]["code"] and f"cc.Index(q, {metric!r})" in by_name["PQ"]["code"]
     X = work.X / np.linalg.norm(work.X, axis=1, keepdims=True) if metric == "cosine" else work.X
     q = cc.ProductQuantizer(3, n_codewords=8, max_iter=1).fit(X)
@@ -57,14 +59,18 @@ def test_other_metrics_are_compared_by_their_own_answers(compare, work, metric):
     assert by_name["PQ"]["recall"]["10@10"] == pytest.approx(evaluate.recall(ids, true, 10, 10), abs=0.02)
 
 
-@pytest.mark.parametrize("scale", [1e25, 1e-25, 300])
-def test_the_code_for_cosines_scales_any_vectors(compare, work, scale, monkeypatch):
-    X = (work.X * scale).astype("f2" if scale == 300 else "f4")
+@pytest.mark.parametrize(("scale", "dtype"), [(1e25, "f4"), (1e-25, "f4"), (300, "f2"), (1, "f8"), (1e-200, "f8")])
+def test_the_code_for_cosines_scales_any_vectors(compare, work, scale, dtype, monkeypatch):
+    X = work.X.astype(dtype)
+    X[: None if scale > 1e-100 else 9] *= scale
     X[3] = 0
     work.save("x", X)
+    warnings.simplefilter("error", cc.MetricWarning)  # a row that is zero has no other length
     found = compare("--queries", work.path("q.npy"), "--methods", "PQ", "--bytes", 3, "--metric", "cosine")
     monkeypatch.chdir(work.folder)
+    assert "queries" not in found["results"][0]["code"]  # too few for a method to use them
     code = found["results"][0]["code"].replace("n_codebooks=3", "n_codebooks=3, n_codewords=8")
+    assert found["bytes_before"] == X[0].nbytes
     exec(code, {})
     ids = cc.Index.load("index.cc").search(work.Q, 10)[1]
     true = evaluate.ground_truth(X, work.Q, 10, metric="cosine")[1]

@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         check_overwriting({"--output": args.output}, [args.vectors, args.queries])
         check_output(args.output, ".html")
     X, Q, sample = _data(args)
+    args.bytes_before, args.has_sample = X.shape[1] * X.itemsize, sample is not None
     if args.metric == "cosine":  # few methods scale vectors themselves
         X, Q = unit(X), unit(Q)
     k = min(1000, len(X))
@@ -154,7 +155,7 @@ def _found(
         "metric": args.metric,
         "held_out": args.queries is None,
         "sampled": len(X) + (len(Q) if args.queries is None else 0) < args.n_vectors,
-        "bytes_before": X.shape[1] * X.itemsize,
+        "bytes_before": args.bytes_before,
         "effort": None if args.iterations is not None else args.effort,
         "planned": len(args.bytes) * len(args.methods or METHODS),
         "results": ranked,
@@ -329,7 +330,7 @@ def _command(method: Method, n_bytes: int, args: argparse.Namespace) -> str | No
     options = [f"--{_OPTIONS.get(name, name)} {value}" for name, value in method.parameters.items()]
     if args.metric != "ip":
         options.append(f"--metric {args.metric}")
-    if args.queries is not None:
+    if args.has_sample:
         options.append(f"--queries {shlex.quote(args.queries)}")
     if args.seed:
         options.append(f"--seed {args.seed}")
@@ -349,11 +350,12 @@ def _python(method: Method, n_bytes: int, args: argparse.Namespace) -> str:
     others |= {"metric": args.metric} if args.metric != "ip" else {}
     if args.metric == "cosine" and method.cls != "CompositionalCodes":
         lines[:1] = ["import numpy as np", *lines[:1]]
-        lines.append("X = np.asarray(X[:], dtype=np.float64)")
-        lines.append("X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)")
+        lines.append("X = np.asarray(X[:], np.float32).astype(np.float64)")
+        lines.append("lengths = np.linalg.norm(X, axis=1, keepdims=True)")
+        lines.append("X /= np.where(lengths > 0, lengths, 1)")
     expression = method.expression(n_bytes, **others)
     queries = ""
-    if method.cls == "CompositionalCodes" and args.queries is not None:
+    if method.cls == "CompositionalCodes" and args.has_sample:
         queries = f", queries={_queries(args.queries)}"
     lines.append(f"q = {expression}.fit(X{queries})")
     if method.hashes:

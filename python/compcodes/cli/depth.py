@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from compcodes import Index, ShardedIndex
 from compcodes.cli.common import UsageError, load_vectors
 from compcodes.cli.parameters import share, whole
 
@@ -27,7 +28,12 @@ def add_depth(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="go through the lists that hold this share of the best (default: 0.95)",
     )
-    add("--candidates", type=whole(1), metavar="N", help="with --rerank: how many for each query (default: 10 × k)")
+    add(
+        "--candidates",
+        type=whole(1),
+        metavar="N",
+        help="with --rerank: how many for each query (default: ten times the answers)",
+    )
 
 
 def check_depth(args: argparse.Namespace) -> None:
@@ -38,9 +44,11 @@ def check_depth(args: argparse.Namespace) -> None:
         raise UsageError("--probe and --recall are both given: want one of them")
 
 
-def depth(args: argparse.Namespace) -> dict[str, Any]:
+def depth(args: argparse.Namespace, index: Index | ShardedIndex) -> dict[str, Any]:
     """Return the options as arguments of a search."""
     vectors = None if args.rerank is None else load_vectors(args.rerank)
+    if vectors is not None and len(vectors) != len(index):
+        raise ValueError(f"{args.rerank} has {len(vectors)} vectors, the index has {len(index)}: they must be the same")
     return {"rerank": vectors, "n_candidates": args.candidates, "n_probe": args.probe, "recall": args.recall}
 
 

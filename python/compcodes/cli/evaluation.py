@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from compcodes import Index, ShardedIndex, evaluate
 from compcodes.cli.common import (
     Stopwatch,
+    UsageError,
     called,
     check_output,
     check_overwriting,
@@ -70,8 +71,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if len(Q) == 0:
         raise ValueError(f"{args.queries}: no queries to measure with")
     k = number_of_results("-P", max(args.P), len(index), len(Q))
-    numbers, given = _numbers(index), depth(args)
+    if args.candidates is not None and args.candidates < k:
+        raise UsageError(f"--candidates {args.candidates}: want at least {k}, the largest -P")
+    numbers, given = _numbers(index), depth(args, index)
     with called({"X": str(args.vectors), "Q": args.queries, **depth_names(args)}):
+        index.search(Q[:1], k, **given)  # so that what cannot be is refused before the exact search
         true_ids = _exact(index, Q, args)
         with Stopwatch() as watch:
             _, ids = index.search(Q, k, progress=args.progress, **given)
@@ -83,7 +87,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     probes = _probes(index, Q, true_ids, k, numbers, given) if sizes is not None else []
     if args.plot is not None:
         results = {"as searched" if probes else "codes": ids}
-        results |= {_count(entry["lists"]): entry["ids"] for entry in probes}
+        for entry in probes:
+            ids_there = index.search(Q, k, **_through(given, entry["lists"]))[1]
+            results[f"at least {_count(entry['lists'])}"] = numbers(ids_there)
         figure = recall_figure(results, true_ids, tuple(sorted({r for r, _ in pairs})))
         with written(args.plot):
             figure.savefig(args.plot, dpi=150)
@@ -93,10 +99,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "metric": index.metric,
         "bytes_per_vector": index.bytes_per_vector,
         **({} if sizes is None else {"lists": _lists(args, len(sizes))}),
-        "reranked": args.rerank is not None,
+        "reranked": None if args.rerank is None else min(args.candidates or 10 * k, len(index)),
         "seconds": watch.seconds,
         "recall": [{"R": r, "P": p, "recall": evaluate.recall(ids, true_ids, r, min(p, k))} for r, p in pairs],
-        **({"probes": [{name: e[name] for name in e if name != "ids"} for e in probes]} if probes else {}),
+        **({"probes": probes} if probes else {}),
         "plot": args.plot,
     }
 
@@ -107,12 +113,12 @@ def show(result: dict[str, Any]) -> None:
         f"searched {result['vectors']:,} vectors of {result['bytes_per_vector']} bytes "
         f"for {result['queries']:,} queries in {duration(result['seconds'])}"
         + (f", in {result['lists']}" if "lists" in result else "")
-        + (", and re-ranked" if result["reranked"] else "")
+        + (f", and re-ranked {result['reranked']:,} candidates for each" if result["reranked"] else "")
     )
     print(recall_table(result["recall"]))
     if "probes" in result:
         best = result["probes"][0]["best"]
-        rows = [["lists gone through", "of all", "time per query", f"true best {best}, first {best}"]]
+        rows = [["lists, at least", "of all", "time per query", f"true best {best}, first {best}"]]
         for entry in result["probes"]:
             share = f"{entry['share']:.1%}"
             rows.append([f"{entry['lists']:,}", share, duration(entry["seconds"]), f"{entry['recall']:.3f}"])
@@ -122,11 +128,16 @@ def show(result: dict[str, Any]) -> None:
 
 
 def _lists(args: argparse.Namespace, n_lists: int) -> str:
-    """Say which lists were gone through."""
+    """Say which lists were gone through: more if these hold too few candidates."""
     if args.probe is not None:
-        return _count(min(args.probe, n_lists))
+        return "at least " + _count(min(args.probe, n_lists))
     held = 0.95 if args.recall is None else args.recall
     return f"the lists that hold {held:.4g} of the 10 nearest by the model"
+
+
+def _through(given: dict[str, Any], n_lists: int) -> dict[str, Any]:
+    """Return the same arguments of a search for so many lists."""
+    return given | {"n_probe": n_lists, "recall": None}
 
 
 def _count(n_lists: int) -> str:
@@ -149,18 +160,17 @@ def _probes(
     numbers: Callable[[NDArray[Any]], NDArray[np.int64]],
     given: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Search more and more lists, and return the share of the 10 best (or as many as are known) among the first 10."""
+    """Search more and more lists for the 10 best, or as many as are known, and return the share that is found."""
     sizes = index.list_sizes
     assert sizes is not None
     best, entries, n = min(10, true_ids.shape[1], k), [], 1
     while True:
         n = min(n, len(sizes))
         with Stopwatch() as watch:
-            _, ids = index.search(Q, k, **given | {"n_probe": n, "recall": None})
-        ids = numbers(ids)
-        found = evaluate.recall(ids, true_ids, best, best)
+            _, ids = index.search(Q, best, **_through(given, n))
+        found = evaluate.recall(numbers(ids), true_ids, best, best)
         each = watch.seconds / len(ids)
-        entry = {"lists": n, "share": n / len(sizes), "seconds": each, "best": best, "recall": found, "ids": ids}
+        entry = {"lists": n, "share": n / len(sizes), "seconds": each, "best": best, "recall": found}
         entries.append(entry)
         if n == len(sizes):
             return entries

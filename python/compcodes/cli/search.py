@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.scheduler is not None and not isinstance(index, ShardedIndex):
         raise UsageError("--scheduler searches a folder of shards: build it with --shards N")
     Q = load_some(args.queries)
-    given = depth(args) | {"progress": args.progress}
+    given = depth(args, index) | {"progress": args.progress}
     allowed = None if args.filter is None else _names(args.filter, index).reshape(-1)
     excluded = None if args.exclude is None else _excluded(args.exclude, index)
     k = number_of_results("-k", args.k, len(index), len(Q))

@@ -38,9 +38,10 @@ def training_sample(X: ArrayLike, n_codewords: int, seed: int) -> Floats:
 
 
 def lengths_differ(X: Floats) -> bool:
-    """Whether vectors differ in length by more than 1 %."""
+    """Whether vectors that are not zero, which no scaling changes, differ in length by more than 1 %."""
     lengths = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    return bool(lengths.max() - lengths.min() > 0.01 * lengths.mean())
+    lengths = lengths[lengths > 0]
+    return bool(len(lengths) and lengths.max() - lengths.min() > 0.01 * lengths.mean())
 
 
 def seeds(seed: int, n: int) -> list[int]:
