@@ -1,7 +1,7 @@
 """What a byte buys: recall against the bytes of a code, from 2 to 256, beside the quantizers of faiss at equal bytes.
 
     python benches/bytes.py [--sets glove,sift,source384,patches768] [--bytes 2,4,8,16,32,64,128,256] [--effort low]
-                            [--groups 2] [--most 10000] [--tiny] [--save]
+                            [--groups 2] [--max-train 5000] [--most 10000] [--tiny] [--save]
 
 By the codes alone; draws docs/images/bytes.svg. Training takes the vectors that are searched, at most `--most` of them,
 and as many others are searched too; of a set for training that is apart it takes twice as many. OPQ, and RQ with a beam
@@ -58,7 +58,7 @@ class Fitted:
 
 def ours(data, size, args):
     short = {"n_codewords": 16, "anneal": 2, "max_iter": 1} if args.tiny else {"effort": args.effort}
-    q = cc.CompositionalCodes(size, n_groups=args.groups, n_jobs=1, **short)
+    q = cc.CompositionalCodes(size, n_groups=args.groups, max_train=args.max_train, n_jobs=1, **short)
     times = timed(lambda: q.fit(data.learn, queries=data.samples), lambda: q.encode(data.base))
     return Fitted(lambda X: q.decode(q.encode(X)), *times)
 
@@ -152,6 +152,7 @@ def main():
     options.add_argument("--bytes", default=SIZES)
     options.add_argument("--effort", default="default")
     options.add_argument("--groups", type=groups, default="auto", help="`n_groups` of compcodes")
+    options.add_argument("--max-train", type=int, help="`max_train` of compcodes")
     options.add_argument("--most", type=int, default=10_000, help="vectors searched (default: %(default)s)")
     args = options.parse_args()
     sizes = (4, 20) if args.tiny else [int(size) for size in args.bytes.split(",")]

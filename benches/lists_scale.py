@@ -9,8 +9,8 @@
     python benches/lists_scale.py disk [--n 100000000]
     COMPCODES_DATA=folder python benches/lists_scale.py spilling [--n 200000]
 
-One thread and processor time, but for "disk", which is by the clock. Vectors are noisy copies of the base set, in
-bytes.
+One thread and processor time, but for "disk", which is by the clock, and "building", which is too, and takes all cores.
+Vectors are noisy copies of the base set, in bytes.
 """
 
 import math
