@@ -161,6 +161,7 @@ def trainer_of(
     anneal, max_iter = iterations(model, effort)
     # A trunk that started in halves left .9 % more loss after its group was trained: 16 bytes found .01 fewer first.
     of_halves = None if n_groups > 1 else max_iter // 4 if model.max_iter is None else max_iter
+    alone = effort.alone if model.max_iter is None else max_iter
     return Trainer(
         shards,
         n_codebooks=model.n_codebooks,
@@ -177,6 +178,7 @@ def trainer_of(
         report=report,
         passes=passes,
         max_iter_halves=of_halves,
+        max_iter_alone=alone if model.anneal is None else None,
     )
 
 
@@ -232,7 +234,7 @@ def train(
     if n_groups > 1:
         check_norms(cast(Local, trainer.shards), None if drawn is None else drawn[0])
     if n_groups == 1:
-        return Fitted(trainer, trainer.run(init), loss, made, None)
+        return Fitted(trainer, trainer.best(init), loss, made, None)
     trained, groups, eta = GroupTrainer(trainer, n_groups, eta, queries).run(cast(str, init))
     if isinstance(loss, losses.InnerProduct):
         loss = replace(loss, eta=eta)

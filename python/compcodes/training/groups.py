@@ -92,7 +92,7 @@ class GroupTrainer:
             objective=Objective(directions=whole.objective.directions),
             report=report and (lambda done, total: report(4 * done, 10 * total)),
         )
-        trunk = own.run(init)
+        trunk = own.best(init)
         own.report = report and (lambda done, total: report(4 * total + done, 10 * total))
         unseen = self._unseen(own, init)
         others = replace(
@@ -155,7 +155,7 @@ class GroupTrainer:
         seen, others = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
         if weights is not None and not (weights[seen].any() and weights[others].any()):
             return None
-        trunk = replace(own, shards=shards.of(seen), anneal=own.anneal // 2).run(init)
+        trunk = replace(own, shards=shards.of(seen), anneal=own.anneal // 2).best(init)
         vectors = shards.of(others)
         return Rest(vectors, trunk.codebooks, self._found(trunk.codebooks, vectors))
 
@@ -213,9 +213,15 @@ class _AfterTrunk:
 
         whole = self.whole
         groups, words, codes = best_split(whole, self.rest, self.n_groups), [], []
+        alone = False
         for group in range(self.n_groups):
             release()
-            trained = self._with_unseen(self._trainer(groups, group), self._axes(groups, group)).run(init)
+            trainer = self._with_unseen(self._trainer(groups, group), self._axes(groups, group))
+            if group == 0:  # the others are like it
+                trained = trainer.best(init)
+                alone = trained.alone
+            else:
+                trained = (trainer.without_noise() if alone else trainer).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes[: self.rest.shape[0]])
         eta = self.eta or self._chosen(groups, words, codes)

@@ -79,6 +79,8 @@ def normal_equations(
 
 EXACT = 1e-12
 """Share of the variance below which a loss is considered rounding."""
+ANEW = 2**35
+"""The number of the pass that chooses codes anew, which no other pass has."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Trained:
     codebooks: Floats
     codes: Codes
     history: list[dict[str, Any]]
+    alone: bool = False
+    """Whether training without noise was tried too, and was better."""
 
 
 @dataclass
@@ -95,7 +99,8 @@ class Trainer:
     """One training run over `shards` of vectors: its parameters, and the steps that share them.
 
     `passes` is the number of passes over the vectors that progress is measured by, if it is not that of `run`.
-    `max_iter_halves` replaces `max_iter` after a start in halves; without it there is none.
+    `max_iter_halves` replaces `max_iter` after a start in halves; without it there is none. `max_iter_alone` replaces
+    it in a second training, without noise, where noise is doubtful; without it there is none.
     """
 
     shards: Shards
@@ -114,6 +119,7 @@ class Trainer:
     report: Report | None = None
     passes: int | None = None
     max_iter_halves: int | None = None
+    max_iter_alone: int | None = None
     _pass: int = field(default=0, init=False)
 
     def with_loss(self, loss: losses.Loss, queries: Floats | None = None, directions: Floats | None = None) -> Trainer:
@@ -131,8 +137,46 @@ class Trainer:
         objective = Objective(loss.eta or 1.0, directions)
         return replace(self, objective=objective, shards=self.shards.weighted(loss, objective, queries, self.seed))
 
+    def best(self, init: str | Floats) -> Trained:
+        """Train from `init`; if noise is doubtful, without it too, and return what loses less with codes chosen anew.
+
+        See `doubtful` in `train/alone.rs`.
+        """
+        if self.max_iter_alone is None or not self.anneal or self._halves(init) is not None:
+            return self.run(init)
+        if not _core.doubtful(self._weighing(), self.shards.shape[1], self.n_codebooks, self.n_codewords):
+            return self.run(init)
+        passes = self.anneal + self.max_iter + 2, self.max_iter_alone + 2
+        report = self.report
+
+        def told(before: int, own: int) -> Report | None:
+            return report and (lambda done, total: report(before * total + own * done, sum(passes) * total))
+
+        started = time.perf_counter()
+        first = replace(self, report=told(0, passes[0])).run(init)
+        lost = self._anew(first)
+        if lost <= EXACT * self.variance:
+            return first
+        before = time.perf_counter() - started
+        alone = replace(self.without_noise(), report=told(passes[0], passes[1])).run(init)
+        if self._anew(alone) >= lost:
+            return first
+        history = [{**entry, "seconds": before + entry["seconds"]} for entry in alone.history]
+        return replace(alone, history=history, alone=True)
+
+    def without_noise(self) -> Trainer:
+        """Return the trainer for the second training."""
+        assert self.max_iter_alone is not None
+        return replace(self, anneal=0, max_iter=self.max_iter_alone, max_iter_alone=None)
+
+    def _anew(self, trained: Trained) -> float:
+        """Return the mean loss of codes that are chosen from scratch."""
+        seed = _core.pass_seed(self.seed, ANEW)
+        coder = Pass(trained.codebooks, self.selection, self.objective, self.encoder.for_training(), seed)
+        return self.loss(trained.codebooks, self.shards.encode(coder, None))
+
     def run(self, init: str | Floats) -> Trained:
-        """Train from `init`: "residual", "random", or codebooks (M, K, d)."""
+        """Train once from `init`: "residual", "random", or codebooks (M, K, d)."""
         history: list[dict[str, Any]] = []
         started = time.perf_counter()
 
@@ -193,9 +237,12 @@ class Trainer:
             return None
         if self.selection != "group" or self.anneal < 2:
             return None
+        return _core.halves(self._weighing(), self.n_codebooks, self.n_codewords, self.anneal)
+
+    def _weighing(self) -> int:
+        """Return the number of vectors that have any weight."""
         weights = self.shards.weights
-        n = self.shards.shape[0] if weights is None else int(np.count_nonzero(weights))
-        return _core.halves(n, self.n_codebooks, self.n_codewords, self.anneal)
+        return self.shards.shape[0] if weights is None else int(np.count_nonzero(weights))
 
     def _iterations(self, init: str | Floats) -> tuple[int, int]:
         """Return the first iteration with noise, and the most iterations without."""

@@ -57,7 +57,9 @@ mod core {
     #[pymodule_export]
     use super::sharded::Shards;
     #[pymodule_export]
-    use super::starts::{halves, halves_sample, lloyd, random_vectors, residual_kmeans, sample_rows};
+    use super::starts::{
+        doubtful, halves, halves_sample, lloyd, random_vectors, residual_kmeans, sample_rows,
+    };
     #[pymodule_export]
     use super::steps::{
         PyMoments, check_codebooks, decode, error_bounds, errors, isa, isas, moment_rows, norms, part,

@@ -25,6 +25,12 @@ pub(crate) fn sample_rows(
     rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
 }
 
+/// Whether noise may do more harm than good in training n vectors: they are trained on without it too.
+#[pyfunction]
+pub(crate) fn doubtful(n: usize, dim: usize, n_codebooks: usize, n_codewords: usize) -> bool {
+    train::alone::doubtful(n, dim, n_codebooks, n_codewords)
+}
+
 /// A start in halves, if it pays for n vectors: the iterations with noise that it saves, which either half has instead,
 /// the number without noise, and the pass that the second half's residuals are encoded in.
 #[pyfunction]

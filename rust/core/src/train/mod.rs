@@ -3,6 +3,7 @@
 //! The steps are here, one module each; [`train`] combines them for programs without the Python layer, which has its
 //! own loop over the same steps and solves with numpy.
 
+pub mod alone;
 pub mod anneal;
 pub mod applied;
 pub mod coded;
@@ -35,6 +36,8 @@ use std::cell::Cell;
 
 /// Share of the variance below which a loss is considered rounding.
 const EXACT: f64 = 1e-12;
+/// The number of the pass that chooses codes anew, which no other pass has.
+const ANEW: u64 = 1 << 35;
 
 /// The result of training.
 #[derive(Clone, Debug)]
@@ -96,6 +99,34 @@ pub fn train_in_lists(
 /// # Errors
 /// The errors of [`train`].
 pub fn train_on<S: Shards>(
+    shards: &S,
+    training: &Training,
+    monitor: &dyn Monitor,
+) -> Result<Trained<S::Codes>> {
+    let n = shards.weighing();
+    let Some(alone) = training.without_noise(n, shards.shape().1) else {
+        return train_once(shards, training, monitor);
+    };
+    let passes = [training, &alone].map(|own| (own.annealed() + own.iterations(n) + 2) as u64);
+    let told = |before, own| Share { monitor, before, own, all: passes[0] + passes[1] };
+    let anew = |trained: &Trained<S::Codes>| -> Result<f64> {
+        let Training { selection, objective, seed, encoding, .. } = training;
+        let encoding = encoding.for_training(pass_seed(*seed, ANEW));
+        let quiet = |_, _| monitor.report(passes[0], passes[0] + passes[1]).is_ok();
+        let codes = shards.encode(&*encoder(&trained.codebooks, *selection, objective, encoding)?, &quiet)?;
+        shards.loss(objective, &trained.codebooks, &codes, &quiet)
+    };
+    let first = train_once(shards, training, &told(0, passes[0]))?;
+    let (lost, moments) = (anew(&first)?, shards.moments(training.objective.directions.as_ref(), monitor)?);
+    if lost <= EXACT * moments.variance() * moments.weight {
+        return Ok(first);
+    }
+    let alone = train_once(shards, &alone, &told(passes[0], passes[1]))?;
+    Ok(if anew(&alone)? < lost { alone } else { first })
+}
+
+/// One training: see [`train_on`].
+fn train_once<S: Shards>(
     shards: &S,
     training: &Training,
     monitor: &dyn Monitor,
@@ -226,6 +257,7 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
                 n_codebooks,
                 objective: Objective { loss: Loss::RECONSTRUCTION, directions: directions.clone() },
                 anneal: halves::iterations(self.training.annealed()),
+                alone: false,
                 max_iter: Some(halves::ITERATIONS),
                 tolerance: 0.0,
                 seed,
@@ -344,6 +376,21 @@ struct PassProgress<'a> {
 impl Monitor for PassProgress<'_> {
     fn report(&self, done: u64, total: u64) -> Result<()> {
         self.monitor.report(self.pass * total + done, self.passes * total)
+    }
+}
+
+/// Progress of a part of the work, reported as progress of the whole.
+struct Share<'a> {
+    monitor: &'a dyn Monitor,
+    /// What was done before, of `all`.
+    before: u64,
+    own: u64,
+    all: u64,
+}
+
+impl Monitor for Share<'_> {
+    fn report(&self, done: u64, total: u64) -> Result<()> {
+        self.monitor.report(self.before * total + self.own * done, self.all * total)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Objective, Start};
+use crate::train::alone::doubtful;
 use crate::train::halves;
 
 /// The start of training.
@@ -35,6 +36,8 @@ pub struct Training {
     pub weight_power: f64,
     /// Iterations with noise, which are part of the start; for local search only.
     pub anneal: usize,
+    /// Whether training is tried without noise too where that is [`doubtful`], and the better result kept.
+    pub alone: bool,
     /// The most iterations after that; `None` means 16 after iterations with noise (4 after a start in halves), and 24
     /// without.
     pub max_iter: Option<usize>,
@@ -65,6 +68,13 @@ impl Training {
 }
 
 impl Training {
+    /// The second training of `n` vectors (d) that have any weight, without noise, if there is one.
+    pub(super) fn without_noise(&self, n: usize, d: usize) -> Option<Self> {
+        let pays = self.alone && self.annealed() > 0 && !self.in_halves(n);
+        let pays = pays && doubtful(n, d, self.n_codebooks, self.n_codewords);
+        pays.then(|| Self { anneal: 0, ..self.clone() })
+    }
+
     /// Whether training of `n` vectors that have any weight starts with half of the codebooks: see [`halves`].
     #[must_use]
     pub fn in_halves(&self, n: usize) -> bool {
@@ -94,6 +104,7 @@ impl Default for Training {
             objective: Loss::inner_product(4.0).expect("at least 1").into(),
             weight_power: 2.0,
             anneal: 50,
+            alone: true,
             max_iter: None,
             tolerance: 1e-3,
             ridge: 1e-3,
