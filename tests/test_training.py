@@ -234,6 +234,10 @@ def clustered(n, d, seed):
     return (rng.normal(size=(10, d))[rng.integers(0, 10, n)] + 0.5 * rng.normal(size=(n, d))).astype(np.float32)
 
 
+def normal(n, d):
+    return np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+
+
 def lost(q, X):
     """The mean squared error of codes that are chosen anew."""
     return float(((X - q.decode(q.encode(X))) ** 2).sum(axis=1).mean())
@@ -241,7 +245,7 @@ def lost(q, X):
 
 @pytest.mark.parametrize(
     ("X", "M", "noise_is_better"),
-    [(vectors(60, 24), 4, False), (clustered(800, 8, 0), 6, False), (vectors(200, 16), 4, True)],
+    [(vectors(60, 24), 4, False), (clustered(800, 8, 0), 6, False), (normal(200, 16), 4, True)],
     ids=["fewer vectors", "more bits", "fewer bits"],
 )
 def test_where_noise_is_doubtful_codes_chosen_anew_decide(X, M, noise_is_better):
