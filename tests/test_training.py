@@ -269,7 +269,7 @@ def tried(monkeypatch):
 
 
 def test_noise_is_not_doubted_with_many_vectors_and_few_bits(tried):
-    X = vectors(64 * 4, 9)
+    X = vectors(32 * 4, 9)
     for rows, settings, want in [
         (X, {}, [10]),
         (X[1:], {}, [10, 0]),
@@ -280,6 +280,25 @@ def test_noise_is_not_doubted_with_many_vectors_and_few_bits(tried):
         tried.clear()
         cc.CompositionalCodes(4, 4, loss="reconstruction", effort="low", **settings).fit(rows)
         assert tried == want
+
+
+def test_progress_ends_where_noise_leaves_nothing_to_improve():
+    told = []
+    X = normal(13, 16)
+    cc.CompositionalCodes(6, 16, loss="reconstruction").fit(
+        X, progress=lambda _, done, total: told.append((done, total))
+    )
+    assert told[-1][0] == told[-1][1]
+    shares = [done / total for done, total in told]
+    assert shares == sorted(shares)
+
+
+@pytest.mark.parametrize("n", [13, 60])
+def test_progress_of_both_trainings_is_that_of_one(n):
+    told = []
+    _core.train(normal(n, 24), 6, 16, progress=lambda done, total: told.append((done, total)))
+    assert len({total for _, total in told}) == 1
+    assert all(done <= total for done, total in told)
 
 
 def test_the_first_group_decides_about_noise_in_the_others(tried):

@@ -109,15 +109,15 @@ pub fn train_on<S: Shards>(
     };
     let passes = [training, &alone].map(|own| (own.annealed() + own.iterations(n) + 2) as u64);
     let told = |before, own| Share { monitor, before, own, all: passes[0] + passes[1] };
+    let still = told(passes[0], 0);
     let anew = |trained: &Trained<S::Codes>| -> Result<f64> {
         let Training { selection, objective, seed, encoding, .. } = training;
         let encoding = encoding.for_training(pass_seed(*seed, ANEW));
-        let quiet = |_, _| monitor.report(passes[0], passes[0] + passes[1]).is_ok();
-        let codes = shards.encode(&*encoder(&trained.codebooks, *selection, objective, encoding)?, &quiet)?;
-        shards.loss(objective, &trained.codebooks, &codes, &quiet)
+        let codes = shards.encode(&*encoder(&trained.codebooks, *selection, objective, encoding)?, &still)?;
+        shards.loss(objective, &trained.codebooks, &codes, &still)
     };
     let first = train_once(shards, training, &told(0, passes[0]))?;
-    let (lost, moments) = (anew(&first)?, shards.moments(training.objective.directions.as_ref(), monitor)?);
+    let (lost, moments) = (anew(&first)?, shards.moments(training.objective.directions.as_ref(), &still)?);
     if lost <= EXACT * moments.variance() * moments.weight {
         return Ok(first);
     }
@@ -379,6 +379,9 @@ impl Monitor for PassProgress<'_> {
     }
 }
 
+/// The total that a [`Share`] reports, since those of passes differ.
+const UNITS: u64 = 1 << 20;
+
 /// Progress of a part of the work, reported as progress of the whole.
 struct Share<'a> {
     monitor: &'a dyn Monitor,
@@ -390,7 +393,8 @@ struct Share<'a> {
 
 impl Monitor for Share<'_> {
     fn report(&self, done: u64, total: u64) -> Result<()> {
-        self.monitor.report(self.before * total + self.own * done, self.all * total)
+        let share = self.before as f64 + self.own as f64 * (done as f64 / total.max(1) as f64);
+        self.monitor.report((share / self.all as f64 * UNITS as f64) as u64, UNITS)
     }
 }
 
