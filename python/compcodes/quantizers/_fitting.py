@@ -161,7 +161,7 @@ def trainer_of(
     anneal, max_iter = iterations(model, effort)
     # A trunk that started in halves left .9 % more loss after its group was trained: 16 bytes found .01 fewer first.
     of_halves = None if n_groups > 1 else max_iter // 4 if model.max_iter is None else max_iter
-    alone = effort.alone if model.max_iter is None else max_iter
+    noiseless = effort.noiseless if model.max_iter is None else max_iter
     return Trainer(
         shards,
         n_codebooks=model.n_codebooks,
@@ -178,7 +178,7 @@ def trainer_of(
         report=report,
         passes=passes,
         max_iter_halves=of_halves,
-        max_iter_alone=alone if model.anneal is None else None,
+        max_iter_noiseless=noiseless if model.anneal is None else None,
     )
 
 

@@ -131,7 +131,7 @@ def anneals(model: CompositionalCodes, effort: Efforts | None = None) -> int:
 def iterations(model: CompositionalCodes, effort: Efforts) -> tuple[int, int]:
     """Return the number of iterations with noise, and the most that follow them."""
     anneal = anneals(model, effort)
-    return anneal, (effort.max_iter if anneal else effort.alone) if model.max_iter is None else model.max_iter
+    return anneal, (effort.max_iter if anneal else effort.noiseless) if model.max_iter is None else model.max_iter
 
 
 def stages(model: CompositionalCodes, n: int) -> dict[str, float]:

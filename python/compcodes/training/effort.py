@@ -18,16 +18,16 @@ class Effort(NamedTuple):
     """Iterations with noise."""
     max_iter: int
     """The most iterations after those."""
-    alone: int
+    noiseless: int
     """The most iterations if there are none with noise."""
 
     def of_group(self) -> Effort:
         """Return the effort for each of several groups of codebooks."""
-        return self._replace(anneal=self.anneal // 2, max_iter=self.max_iter // 2, alone=self.alone // 2)
+        return self._replace(anneal=self.anneal // 2, max_iter=self.max_iter // 2, noiseless=self.noiseless // 2)
 
 
 EFFORTS: dict[_choices.Effort, Effort] = {
-    "low": Effort(rounds=16, anneal=10, max_iter=4, alone=12),
-    "default": Effort(rounds=128, anneal=50, max_iter=16, alone=24),
-    "high": Effort(rounds=512, anneal=100, max_iter=32, alone=48),
+    "low": Effort(rounds=16, anneal=10, max_iter=4, noiseless=12),
+    "default": Effort(rounds=128, anneal=50, max_iter=16, noiseless=24),
+    "high": Effort(rounds=512, anneal=100, max_iter=32, noiseless=48),
 }

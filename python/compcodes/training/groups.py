@@ -213,15 +213,15 @@ class _AfterTrunk:
 
         whole = self.whole
         groups, words, codes = best_split(whole, self.rest, self.n_groups), [], []
-        alone = False
+        noiseless = False
         for group in range(self.n_groups):
             release()
             trainer = self._with_unseen(self._trainer(groups, group), self._axes(groups, group))
             if group == 0:  # the others are like it
                 trained = trainer.best(init)
-                alone = trained.alone
+                noiseless = trained.noiseless
             else:
-                trained = (trainer.without_noise() if alone else trainer).run(init)
+                trained = (trainer.without_noise() if noiseless else trainer).run(init)
             words.append(trained.codebooks)
             codes.append(trained.codes[: self.rest.shape[0]])
         eta = self.eta or self._chosen(groups, words, codes)

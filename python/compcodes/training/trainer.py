@@ -90,7 +90,7 @@ class Trained:
     codebooks: Floats
     codes: Codes
     history: list[dict[str, Any]]
-    alone: bool = False
+    noiseless: bool = False
     """Whether training without noise was tried too, and was better."""
 
 
@@ -99,8 +99,8 @@ class Trainer:
     """One training run over `shards` of vectors: its parameters, and the steps that share them.
 
     `passes` is the number of passes over the vectors that progress is measured by, if it is not that of `run`.
-    `max_iter_halves` replaces `max_iter` after a start in halves; without it there is none. `max_iter_alone` replaces
-    it in a second training, without noise, where noise is doubtful; without it there is none.
+    `max_iter_halves` replaces `max_iter` after a start in halves; without it there is none. `max_iter_noiseless`
+    replaces it in a second training, without noise, where noise is doubtful; without it there is none.
     """
 
     shards: Shards
@@ -119,7 +119,7 @@ class Trainer:
     report: Report | None = None
     passes: int | None = None
     max_iter_halves: int | None = None
-    max_iter_alone: int | None = None
+    max_iter_noiseless: int | None = None
     _pass: int = field(default=0, init=False)
 
     def with_loss(self, loss: losses.Loss, queries: Floats | None = None, directions: Floats | None = None) -> Trainer:
@@ -138,15 +138,15 @@ class Trainer:
         return replace(self, objective=objective, shards=self.shards.weighted(loss, objective, queries, self.seed))
 
     def best(self, init: str | Floats) -> Trained:
-        """Train from `init`; if noise is doubtful, without it too, and return what loses less with codes chosen anew.
+        """Train from `init`; if noise is doubtful, without it too; keep that if codes chosen anew lose clearly less.
 
-        See `doubtful` in `train/alone.rs`.
+        See `doubtful` and `wins` in `train/noiseless.rs`.
         """
-        if self.max_iter_alone is None or not self.anneal or self._halves(init) is not None:
+        if self.max_iter_noiseless is None or not self.anneal or self._halves(init) is not None:
             return self.run(init)
         if not _core.doubtful(self._weighing(), self.shards.shape[1], self.n_codebooks, self.n_codewords):
             return self.run(init)
-        passes = self.anneal + self.max_iter + 2, self.max_iter_alone + 2
+        passes = self.anneal + self.max_iter + 2, self.max_iter_noiseless + 2
         report = self.report
 
         def told(before: int, own: int) -> Report | None:
@@ -160,16 +160,16 @@ class Trainer:
                 report(1, 1)
             return first
         before = time.perf_counter() - started
-        alone = replace(self.without_noise(), report=told(passes[0], passes[1])).run(init)
-        if self._anew(alone) >= lost:
+        second = replace(self.without_noise(), report=told(passes[0], passes[1])).run(init)
+        if not _core.noiseless_wins(self._anew(second), lost):
             return first
-        history = [{**entry, "seconds": before + entry["seconds"]} for entry in alone.history]
-        return replace(alone, history=history, alone=True)
+        history = [{**entry, "seconds": before + entry["seconds"]} for entry in second.history]
+        return replace(second, history=history, noiseless=True)
 
     def without_noise(self) -> Trainer:
         """Return the trainer for the second training."""
-        assert self.max_iter_alone is not None
-        return replace(self, anneal=0, max_iter=self.max_iter_alone, max_iter_alone=None)
+        assert self.max_iter_noiseless is not None
+        return replace(self, anneal=0, max_iter=self.max_iter_noiseless, max_iter_noiseless=None)
 
     def _anew(self, trained: Trained) -> float:
         """Return the mean loss of codes that are chosen from scratch."""

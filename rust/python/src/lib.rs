@@ -58,7 +58,7 @@ mod core {
     use super::sharded::Shards;
     #[pymodule_export]
     use super::starts::{
-        doubtful, halves, halves_sample, lloyd, random_vectors, residual_kmeans, sample_rows,
+        doubtful, halves, halves_sample, lloyd, noiseless_wins, random_vectors, residual_kmeans, sample_rows,
     };
     #[pymodule_export]
     use super::steps::{

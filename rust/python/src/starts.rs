@@ -28,7 +28,13 @@ pub(crate) fn sample_rows(
 /// Whether noise may do more harm than good in training n vectors: they are trained on without it too.
 #[pyfunction]
 pub(crate) fn doubtful(n: usize, dim: usize, n_codebooks: usize, n_codewords: usize) -> bool {
-    train::alone::doubtful(n, dim, n_codebooks, n_codewords)
+    train::noiseless::doubtful(n, dim, n_codebooks, n_codewords)
+}
+
+/// Whether training without noise is better, by the losses of codes chosen anew.
+#[pyfunction]
+pub(crate) fn noiseless_wins(without: f64, with_noise: f64) -> bool {
+    train::noiseless::wins(without, with_noise)
 }
 
 /// A start in halves, if it pays for n vectors: the iterations with noise that it saves, which either half has instead,

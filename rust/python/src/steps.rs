@@ -369,7 +369,7 @@ pub(crate) fn train<'py>(
         objective: objective(eta, directions)?,
         weight_power,
         anneal: anneal.unwrap_or(default.anneal),
-        alone: anneal.is_none(),
+        noiseless: anneal.is_none(),
         max_iter: max_iter.or(default.max_iter),
         tolerance: tol.unwrap_or(default.tolerance),
         ridge: ridge.unwrap_or(default.ridge),

@@ -3,7 +3,6 @@
 //! The steps are here, one module each; [`train`] combines them for programs without the Python layer, which has its
 //! own loop over the same steps and solves with numpy.
 
-pub mod alone;
 pub mod anneal;
 pub mod applied;
 pub mod coded;
@@ -13,6 +12,7 @@ pub mod init;
 pub mod kmeans;
 pub mod lists;
 pub mod moments;
+pub mod noiseless;
 mod parameters;
 pub mod parts;
 pub mod reseed;
@@ -104,10 +104,10 @@ pub fn train_on<S: Shards>(
     monitor: &dyn Monitor,
 ) -> Result<Trained<S::Codes>> {
     let n = shards.weighing();
-    let Some(alone) = training.without_noise(n, shards.shape().1) else {
+    let Some(noiseless) = training.without_noise(n, shards.shape().1) else {
         return train_once(shards, training, monitor);
     };
-    let passes = [training, &alone].map(|own| (own.annealed() + own.iterations(n) + 2) as u64);
+    let passes = [training, &noiseless].map(|own| (own.annealed() + own.iterations(n) + 2) as u64);
     let told = |before, own| Share { monitor, before, own, all: passes[0] + passes[1] };
     let still = told(passes[0], 0);
     let anew = |trained: &Trained<S::Codes>| -> Result<f64> {
@@ -121,8 +121,8 @@ pub fn train_on<S: Shards>(
     if lost <= EXACT * moments.variance() * moments.weight {
         return Ok(first);
     }
-    let alone = train_once(shards, &alone, &told(passes[0], passes[1]))?;
-    Ok(if anew(&alone)? < lost { alone } else { first })
+    let second = train_once(shards, &noiseless, &told(passes[0], passes[1]))?;
+    Ok(if noiseless::wins(anew(&second)?, lost) { second } else { first })
 }
 
 /// One training: see [`train_on`].
@@ -257,7 +257,7 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
                 n_codebooks,
                 objective: Objective { loss: Loss::RECONSTRUCTION, directions: directions.clone() },
                 anneal: halves::iterations(self.training.annealed()),
-                alone: false,
+                noiseless: false,
                 max_iter: Some(halves::ITERATIONS),
                 tolerance: 0.0,
                 seed,

@@ -2,8 +2,8 @@
 
 use crate::codebooks::{Codebooks, Selection};
 use crate::encode::{Encoding, Loss, Objective, Start};
-use crate::train::alone::doubtful;
 use crate::train::halves;
+use crate::train::noiseless::doubtful;
 
 /// The start of training.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Training {
     /// Iterations with noise, which are part of the start; for local search only.
     pub anneal: usize,
     /// Whether training is tried without noise too where that is [`doubtful`], and the better result kept.
-    pub alone: bool,
+    pub noiseless: bool,
     /// The most iterations after that; `None` means 16 after iterations with noise (4 after a start in halves), and 24
     /// without.
     pub max_iter: Option<usize>,
@@ -70,7 +70,7 @@ impl Training {
 impl Training {
     /// The second training of `n` vectors (d) that have any weight, without noise, if there is one.
     pub(super) fn without_noise(&self, n: usize, d: usize) -> Option<Self> {
-        let pays = self.alone && self.annealed() > 0 && !self.in_halves(n);
+        let pays = self.noiseless && self.annealed() > 0 && !self.in_halves(n);
         let pays = pays && doubtful(n, d, self.n_codebooks, self.n_codewords);
         pays.then(|| Self { anneal: 0, ..self.clone() })
     }
@@ -104,7 +104,7 @@ impl Default for Training {
             objective: Loss::inner_product(4.0).expect("at least 1").into(),
             weight_power: 2.0,
             anneal: 50,
-            alone: true,
+            noiseless: true,
             max_iter: None,
             tolerance: 1e-3,
             ridge: 1e-3,
