@@ -89,7 +89,7 @@ def train_briefly(monkeypatch):
     """Train as the examples say, but choose the loss on smaller samples, and with fewer iterations."""
     for name, value in {"SAMPLE": 600, "QUERIES": 50, "ITERATIONS": 1}.items():
         monkeypatch.setattr(tuning, name, value)
-    few = EFFORTS["low"]._replace(anneal=5, max_iter=2, alone=5)
+    few = EFFORTS["low"]._replace(anneal=5, max_iter=2, noiseless=5)
     for name in EFFORTS:
         monkeypatch.setitem(EFFORTS, name, few)
 
