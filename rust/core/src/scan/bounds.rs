@@ -68,6 +68,8 @@ const STALE: f64 = 160.0;
 
 /// Columns up to which sums have 8 bits.
 const NARROW: usize = 40;
+/// The same where a query goes through a few lists only, of which it scores a larger share.
+const NARROW_IN_LISTS: usize = 10;
 
 /// The byte tables of one query and the limit that goes with them.
 #[derive(Clone, Debug)]
@@ -98,9 +100,10 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// `None` if nothing can be proven: an entry is not finite, or sums might overflow.
-    pub(super) fn new(tables: QueryTables<'a>, query: usize, layout: Layout) -> Option<Self> {
-        let (mut maxima, mut best, mut magnitude, mut widest) =
-            (Vec::with_capacity(tables.len()), 0.0, 0.0, 0.0f64);
+    pub(super) fn new(tables: QueryTables<'a>, query: usize, layout: Layout, is_short: bool) -> Option<Self> {
+        let (mut maxima, mut best, mut magnitude) = (Vec::with_capacity(tables.len()), 0.0, 0.0);
+        // The widest range of a line's sums, and that of the line before.
+        let (mut widest, mut before) = (0.0f64, 0.0);
         let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
             let named = if column < layout.n_nibbles() { &table[..NIBBLE] } else { table };
@@ -108,7 +111,10 @@ impl<'a> Bounds<'a> {
             let (least, most) =
                 if named.len() == NIBBLE { range(named) } else { isa::run(isa, Range(named)) }?;
             maxima.push(most);
-            widest = widest.max(f64::from(most) - f64::from(least));
+            let range = f64::from(most) - f64::from(least);
+            let is_second = column < layout.n_nibbles() && column % 2 == 1;
+            widest = widest.max(if is_second { before + range } else { range });
+            before = range;
             best += f64::from(most);
             magnitude += f64::from(most).abs().max(f64::from(least).abs());
         }
@@ -132,8 +138,7 @@ impl<'a> Bounds<'a> {
             bytes,
             last,
             isa,
-            long: (layout.n_nibbles() == 0 && layout.n_lines() > NARROW)
-                .then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
+            long: is_long(layout, is_short).then(|| (widest / 255.0 * (1.0 + 1e-9)).max(MIN_STEP)),
         })
     }
 
@@ -248,6 +253,11 @@ impl<'a> Bounds<'a> {
     }
 }
 
+/// Whether sums have 16 bits.
+fn is_long(layout: Layout, is_short: bool) -> bool {
+    layout.n_columns() > if is_short { NARROW_IN_LISTS } else { NARROW }
+}
+
 /// Converts all tables to bytes, with those indexed by nibbles first: see [`quantize`].
 struct Quantize<'a> {
     nibbles: &'a mut [[u8; NIBBLE]],
@@ -354,6 +364,7 @@ mod tests {
             bases in prop::sample::select(vec![0.0f32, 1e-3, 1.0, 1e5, 1e30]),
             is_sorted in any::<bool>(),
             is_small in any::<bool>(),
+            is_short in any::<bool>(),
         ) {
             let mut state = seed;
             let mut next = || {
@@ -378,7 +389,7 @@ mod tests {
                 _ => Adjust::Bias { edges: &edges, exact: &exact },
             };
 
-            let Some(mut bounds) = Bounds::new(tables, 0, layout) else { return Ok(()) };
+            let Some(mut bounds) = Bounds::new(tables, 0, layout, is_short) else { return Ok(()) };
             let bases = [0.0, bases * (next() - 0.5)];
             let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let scores = bases.map(|base| Scorer { tables, adjust, base, layout, kernel }.block(0, &lines));
@@ -414,7 +425,7 @@ mod tests {
             let layout = Layout::bytes(2);
             let kernel = ScanKernel::new(Isa::Scalar).unwrap();
             let floor = Scorer { tables, adjust, base: 0.0, layout, kernel }.lane(0, &lines, 0);
-            let mut bounds = Bounds::new(tables, 0, layout).expect("finite and small");
+            let mut bounds = Bounds::new(tables, 0, layout, false).expect("finite and small");
             bounds.enter(adjust, 0.0);
             let limit = u32::from(bounds.limit(floor).expect("finite and small"));
             sum_of_bytes(bounds.tables(), &lines, 0) < limit
@@ -433,7 +444,7 @@ mod tests {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
             let mut table = [0.0; 256];
             table[77] = value;
-            assert!(Bounds::new(one(&table).query(0), 0, Layout::bytes(1)).is_none());
+            assert!(Bounds::new(one(&table).query(0), 0, Layout::bytes(1), false).is_none());
         }
     }
 }

@@ -85,7 +85,7 @@ impl<'a> Scanner<'a> {
             soon: &[],
             kernel: plan.kernel,
             guess,
-            bounds: Bounds::new(tables, query, segment.codes.layout()),
+            bounds: Bounds::new(tables, query, segment.codes.layout(), plan.is_by_query),
             best,
             own: (!plan.each.is_all()).then(|| plan.each.of(query)),
             here: Default::default(),
@@ -217,7 +217,7 @@ impl<'a> Scanner<'a> {
             let mut hits = [0; CALL];
             let hits = &mut hits[..blocks.len()];
             if bounds.is_long() {
-                self.kernel.filter_long(lines, &bounds.tables().bytes, limit, ahead, hits);
+                self.kernel.filter_long(lines, bounds.tables(), limit, ahead, hits);
             } else {
                 let limit = u8::try_from(limit).expect("a limit of 8 bits");
                 self.kernel.filter(lines, bounds.tables(), limit, ahead, hits);

@@ -1,7 +1,7 @@
 //! The table sums, which score every candidate, or bound its score.
 
 use super::adjust::Adjust;
-use super::kernel::ScanKernel;
+use super::kernel::{Blocks, ScanKernel};
 use crate::codebooks::MAX_CODEWORDS;
 use crate::codes::layout::NIBBLE;
 use crate::codes::packed::{BLOCK, Layout, Line};
@@ -57,74 +57,62 @@ impl Scorer<'_> {
     /// Scores some vectors of the blocks from `first` on, whose lines are `lines`; vector i is lane i mod 64 of block i
     /// / 64.
     pub(super) fn some(&self, first: usize, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) {
-        let extra = self.adjust.n_columns();
-        let is_done = match (self.layout.n_nibbles(), self.layout.n_lines() - extra) {
-            (0, 8) => self.of_bytes::<8>(first, lines, vectors, scores),
-            (0, 16) => self.of_bytes::<16>(first, lines, vectors, scores),
-            (16, 8) if extra == 0 => self.of_pairs::<8>(lines, vectors, scores),
-            (32, 16) if extra == 0 => self.of_pairs::<16>(lines, vectors, scores),
-            (64, 32) if extra == 0 => self.of_pairs::<32>(lines, vectors, scores),
-            _ => false,
-        };
-        if !is_done {
-            let m = self.layout.n_lines();
-            scores.extend(vectors.iter().map(|&at| {
-                let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
-                self.lane(first + block, &lines[block * m..][..m], lane)
-            }));
-        }
-    }
-
-    /// [`some`](Self::some) for `M` codes in bytes: additions in the order of [`lane`](Self::lane), in a loop without a
-    /// branch. Returns `false` if it is not for these tables.
-    fn of_bytes<const M: usize>(
-        &self,
-        first: usize,
-        lines: &[Line],
-        vectors: &[u16],
-        scores: &mut Vec<f32>,
-    ) -> bool {
-        let Some(tables) = self.tables.of_width::<MAX_CODEWORDS>() else { return false };
-        let Some(tables) = tables.first_chunk::<M>().filter(|_| tables.len() == M) else { return false };
-        let (begin, n_lines) = (scores.len(), self.layout.n_lines());
-        scores.reserve(vectors.len());
-        for &at in vectors {
-            let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
-            let lines = lines[block * n_lines..].first_chunk::<M>().expect("a whole block");
-            let mut sum = self.base;
-            for m in 0..M {
-                sum += tables[m][usize::from(lines[m][lane])];
+        let (begin, blocks) = (scores.len(), Blocks { lines, n_lines: self.layout.n_lines() });
+        if let Some(tables) = self.tables.of_width::<NIBBLE>() {
+            if vectors.len() < FEW || !self.kernel.sums(&blocks, vectors, tables, self.base, scores) {
+                self.of_nibbles(&blocks, vectors, tables, scores);
             }
-            scores.push(sum);
+        } else if let (0, Some(tables)) = (self.layout.n_nibbles(), self.tables.of_width::<MAX_CODEWORDS>()) {
+            // The compiler unrolls loops of a fixed length.
+            match tables.as_chunks::<8>() {
+                ([tables], []) => self.of_bytes(&blocks, vectors, tables, scores),
+                ([_, _], []) => self.of_bytes(&blocks, vectors, &tables.as_chunks::<16>().0[0], scores),
+                _ => self.of_bytes(&blocks, vectors, tables, scores),
+            }
+        } else {
+            scores.extend(vectors.iter().map(|&at| {
+                let (block, lines, lane) = blocks.place(at);
+                self.lane(first + block, lines, lane)
+            }));
+            return;
         }
         if let Adjust::Scale(_) | Adjust::Bias { .. } = self.adjust {
             for (score, &at) in scores[begin..].iter_mut().zip(vectors) {
-                let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
-                *score = self.adjusted(*score, first + block, &lines[block * n_lines..][..n_lines], lane);
+                let (block, lines, lane) = blocks.place(at);
+                *score = self.adjusted(*score, first + block, lines, lane);
             }
         }
-        true
     }
 
-    /// Like [`of_bytes`](Self::of_bytes), for `P` lines of two nibbles.
-    fn of_pairs<const P: usize>(&self, lines: &[Line], vectors: &[u16], scores: &mut Vec<f32>) -> bool {
-        let Some(tables) = self.tables.of_width::<NIBBLE>() else { return false };
-        let Ok(pairs) = <&[[_; 2]; P]>::try_from(tables.as_chunks().0) else { return false };
-        if vectors.len() >= FEW && self.kernel.sums(lines, vectors, pairs, self.base, scores) {
-            return true;
-        }
-        let blocks = lines.as_chunks::<P>().0;
+    /// Table sums for codes in bytes: additions in the order of [`lane`](Self::lane).
+    #[inline(always)]
+    fn of_bytes(&self, blocks: &Blocks<'_>, vectors: &[u16], tables: &[[f32; 256]], scores: &mut Vec<f32>) {
         scores.extend(vectors.iter().map(|&at| {
-            let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
-            let mut sum = self.base;
-            for p in 0..P {
-                let byte = usize::from(lines[p][lane]);
-                sum += pairs[p][0][byte & 15];
-                sum += pairs[p][1][byte >> 4];
-            }
-            sum
+            let (_, lines, lane) = blocks.place(at);
+            let codes = lines[..tables.len()].iter().map(|line| usize::from(line[lane]));
+            tables.iter().zip(codes).fold(self.base, |sum, (table, code)| sum + table[code])
         }));
-        true
+    }
+
+    /// Like [`of_bytes`](Self::of_bytes), for codes in nibbles, one by one.
+    fn of_nibbles(
+        &self,
+        blocks: &Blocks<'_>,
+        vectors: &[u16],
+        tables: &[[f32; NIBBLE]],
+        scores: &mut Vec<f32>,
+    ) {
+        let (pairs, last) = tables.as_chunks::<2>();
+        scores.extend(vectors.iter().map(|&at| {
+            let (_, lines, lane) = blocks.place(at);
+            let (of_pairs, of_last) = lines.split_at(pairs.len());
+            let mut sum = self.base;
+            for ([low, high], line) in pairs.iter().zip(of_pairs) {
+                sum += low[usize::from(line[lane] & 15)];
+                sum += high[usize::from(line[lane] >> 4)];
+            }
+            last.iter().zip(of_last).fold(sum, |sum, (table, line)| sum + table[usize::from(line[lane] & 15)])
+        }));
     }
 
     fn adjusted(&self, sum: f32, block: usize, lines: &[Line], lane: usize) -> f32 {

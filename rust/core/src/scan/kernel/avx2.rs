@@ -48,7 +48,7 @@ pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isi
 #[target_feature(enable = "avx2")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
     let m = tables.len();
-    let (limit, even) = (_mm256_set1_epi16(limit as i16), _mm256_set1_epi16(0xff));
+    let even = _mm256_set1_epi16(0xff);
     for (lines, hits) in lines.chunks(GROUP * m).zip(hits.chunks_mut(GROUP)) {
         let mut sums = [[[_mm256_setzero_si256(); 2]; 2]; GROUP];
         for (column, table) in tables.iter().enumerate() {
@@ -63,15 +63,23 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahea
                 }
             }
         }
-        for (sums, hits) in sums.iter().zip(hits) {
-            let fails = |sums| _mm256_cmpeq_epi16(_mm256_max_epu16(sums, limit), sums);
-            let of_half = |[of_even, of_odd]: [__m256i; 2]| {
-                let fails = _mm256_blendv_epi8(fails(of_odd), fails(of_even), even);
-                u64::from(!_mm256_movemask_epi8(fails) as u32)
-            };
-            *hits = of_half(sums[1]) << 32 | of_half(sums[0]);
+        for (&sums, hits) in sums.iter().zip(hits) {
+            *hits = mark_long(sums, limit);
         }
     }
+}
+
+/// One bit per 16-bit sum: whether it is below the limit. For each half of a line, sums of even vectors and of odd ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn mark_long(sums: [[__m256i; 2]; 2], limit: u16) -> u64 {
+    let (limit, even) = (_mm256_set1_epi16(limit as i16), _mm256_set1_epi16(0xff));
+    let fails = |sums| _mm256_cmpeq_epi16(_mm256_max_epu16(sums, limit), sums);
+    let of_half = |[of_even, of_odd]: [__m256i; 2]| {
+        let fails = _mm256_blendv_epi8(fails(of_odd), fails(of_even), even);
+        u64::from(!_mm256_movemask_epi8(fails) as u32)
+    };
+    of_half(sums[1]) << 32 | of_half(sums[0])
 }
 
 /// One bit per sum: whether it is below the limit.

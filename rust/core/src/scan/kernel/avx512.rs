@@ -104,14 +104,21 @@ fn filter_long_blocks<const N: usize>(
             sums[1] = _mm512_adds_epu16(sums[1], _mm512_srli_epi16::<8>(values));
         }
     }
-    let limit = _mm512_set1_epi16(limit as i16);
     let mut hits = [0; N];
-    for (hits, &[of_even, of_odd]) in hits.iter_mut().zip(&sums) {
-        let of_even = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_even, limit));
-        let of_odd = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_odd, limit));
-        *hits = _mm512_movepi8_mask(_mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, of_even, of_odd));
+    for (hits, &sums) in hits.iter_mut().zip(&sums) {
+        *hits = mark_long(sums, limit);
     }
     hits
+}
+
+/// One bit per 16-bit sum, of even vectors and of odd ones: whether it is below the limit.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn mark_long([of_even, of_odd]: [__m512i; 2], limit: u16) -> u64 {
+    let limit = _mm512_set1_epi16(limit as i16);
+    let of_even = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_even, limit));
+    let of_odd = _mm512_movm_epi16(_mm512_cmplt_epu16_mask(of_odd, limit));
+    _mm512_movepi8_mask(_mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, of_even, of_odd))
 }
 
 #[inline]

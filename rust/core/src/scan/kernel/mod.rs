@@ -10,7 +10,7 @@ mod neon;
 mod nibbles;
 mod scalar;
 
-use crate::codes::packed::Line;
+use crate::codes::packed::{BLOCK, Line};
 use crate::isa::Isa;
 pub(super) use nibbles::Pair;
 
@@ -28,6 +28,23 @@ pub(super) struct ByteTables {
     pub(super) pairs: Vec<Pair>,
     /// The tables for lines of bytes.
     pub(super) bytes: Vec<[u8; 256]>,
+}
+
+/// Blocks of codes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks<'a> {
+    pub(super) lines: &'a [Line],
+    /// Lines per block.
+    pub(super) n_lines: usize,
+}
+
+impl<'a> Blocks<'a> {
+    /// The block of vector `at`, its lines, and the vector's place in each.
+    #[inline(always)]
+    pub(super) fn place(&self, at: u16) -> (usize, &'a [Line], usize) {
+        let (block, lane) = (usize::from(at) / BLOCK, usize::from(at) % BLOCK);
+        (block, &self.lines[block * self.n_lines..][..self.n_lines], lane)
+    }
 }
 
 impl ByteTables {
@@ -95,11 +112,30 @@ impl ScanKernel {
         }
     }
 
-    /// [`filter`](Self::filter) with sums and a limit of 16 bits.
+    /// [`filter`](Self::filter) with sums and a limit of 16 bits. The two entries for a byte of nibbles are added first;
+    /// this sum saturates at 255. With nibbles there are at most 257 lines to a block, whose sums fit 16 bits.
     ///
     /// # Panics
-    /// There are not M `lines` for each of `hits`.
+    /// `lines` and `hits` are not for the same number of blocks, or there are more lines.
     pub(super) fn filter_long(
+        self,
+        lines: &[Line],
+        tables: &ByteTables,
+        limit: u16,
+        ahead: isize,
+        hits: &mut [u64],
+    ) {
+        assert!(lines.len() == hits.len() * tables.n_lines());
+        let ByteTables { pairs, bytes } = tables;
+        if pairs.is_empty() {
+            self.filter_bytes_long(lines, bytes, limit, ahead, hits);
+        } else {
+            assert!(tables.n_lines() <= 257);
+            self.filter_nibbles_long(lines, (pairs, bytes), limit, ahead, hits);
+        }
+    }
+
+    fn filter_bytes_long(
         self,
         lines: &[Line],
         tables: &[[u8; 256]],
@@ -107,7 +143,6 @@ impl ScanKernel {
         ahead: isize,
         hits: &mut [u64],
     ) {
-        assert!(lines.len() == hits.len() * tables.len());
         let _ = ahead; // of no use but on x86
         match self.isa {
             #[cfg(target_arch = "x86_64")]
@@ -148,18 +183,49 @@ impl ScanKernel {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             Isa::Neon => unsafe { nibbles::neon::filter(lines, pairs, bytes, limit, hits) },
+            _ => nibbles::scalar::filter(lines, pairs, bytes, limit.into(), hits),
+        }
+    }
+
+    fn filter_nibbles_long(
+        self,
+        lines: &[Line],
+        tables: (&[Pair], &[[u8; 256]]),
+        limit: u16,
+        ahead: isize,
+        hits: &mut [u64],
+    ) {
+        let (pairs, bytes) = tables;
+        let _ = ahead; // of no use but on x86
+        match self.isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx512 => unsafe {
+                nibbles::avx512::filter_long_vbmi(lines, pairs, bytes, limit, ahead, hits)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found AVX2, and AVX-512 F and BW before it set `is_wide`.
+            Isa::Avx2 if self.is_wide => unsafe {
+                nibbles::avx512::filter_long_bw(lines, pairs, bytes, limit, ahead, hits)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `new` found the instruction set.
+            Isa::Avx2 => unsafe { nibbles::avx2::filter_long(lines, pairs, bytes, limit, ahead, hits) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::Neon => unsafe { nibbles::neon::filter_long(lines, pairs, bytes, limit, hits) },
             _ => nibbles::scalar::filter(lines, pairs, bytes, limit, hits),
         }
     }
 
-    /// Table sums of some vectors of the blocks in `lines`, each block having `P` lines of two nibbles; entries are
+    /// Table sums of some vectors of `blocks`, whose lines begin with nibbles, two for each pair of `tables`; entries are
     /// added in order, starting from `base`. Vector i is lane i mod 64 of block i / 64. Returns `false`, with nothing
     /// done, if there is no kernel for them here.
-    pub(super) fn sums<const P: usize>(
+    pub(super) fn sums(
         self,
-        lines: &[Line],
+        blocks: &Blocks<'_>,
         vectors: &[u16],
-        tables: &[[[f32; 16]; 2]; P],
+        tables: &[[f32; 16]],
         base: f32,
         scores: &mut Vec<f32>,
     ) -> bool {
@@ -167,17 +233,17 @@ impl ScanKernel {
         match self.isa {
             Isa::Avx512 => {
                 // SAFETY: `new` found the instruction set.
-                unsafe { nibbles::avx512::sums(lines, vectors, tables, base, scores) };
+                unsafe { nibbles::avx512::sums(blocks, vectors, tables, base, scores) };
                 return true;
             }
             Isa::Avx2 => {
                 // SAFETY: as above.
-                unsafe { nibbles::avx2::sums(lines, vectors, tables, base, scores) };
+                unsafe { nibbles::avx2::sums(blocks, vectors, tables, base, scores) };
                 return true;
             }
             _ => {}
         }
-        let _ = (lines, vectors, tables, base, scores);
+        let _ = (blocks, vectors, tables, base, scores);
         false
     }
 }
@@ -196,10 +262,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn naive(lines: &[Line], tables: &ByteTables, limit: u16) -> Vec<u64> {
+    fn naive(lines: &[Line], tables: &ByteTables, limit: u16, is_long: bool) -> Vec<u64> {
         let entry = |line: usize, byte: u8| match tables.pairs.get(line) {
             Some([low, high]) => {
-                u32::from(low[usize::from(byte % 16)]) + u32::from(high[usize::from(byte / 16)])
+                let sum = u32::from(low[usize::from(byte % 16)]) + u32::from(high[usize::from(byte / 16)]);
+                if is_long { sum.min(255) } else { sum }
             }
             None => u32::from(tables.bytes[line - tables.pairs.len()][usize::from(byte)]),
         };
@@ -223,73 +290,74 @@ mod tests {
                 ((state >> 33) as usize % below) as u8
             };
             let of_nibbles = if random(2) == 0 { 0 } else { m - of_nibbles % m.min(3) };
+            let m = if of_nibbles > 0 { m.min(257) } else { m };
+            let of_nibbles = of_nibbles.min(m);
             let lines: Vec<Line> = (0..blocks * m).map(|_| std::array::from_fn(|_| random(256))).collect();
             let tables = ByteTables {
                 pairs: (0..of_nibbles).map(|_| [(); 2].map(|()| [(); 16].map(|()| random(size)))).collect(),
                 bytes: (of_nibbles..m).map(|_| std::array::from_fn(|_| random(size))).collect(),
             };
             let (limit, ahead) = (random(256), seed as isize);
-            let want = naive(&lines, &tables, limit.into());
+            let want = naive(&lines, &tables, limit.into(), false);
             // Close to typical sums, so that some pass; or anything, up to saturation.
             let wide_limit = match seed % 4 {
                 0 => (seed >> 8) as u16,
                 1 => u16::MAX - 1,
                 _ => (m * size / 2) as u16 + (seed >> 2) as u16 % 256,
             };
-            let want_wide = naive(&lines, &tables, wide_limit);
+            let want_wide = naive(&lines, &tables, wide_limit, true);
             let wide = ScanKernel { isa: Isa::Avx2, is_wide: true };
             let wide = (Isa::Avx2.is_available() && has_avx512bw()).then_some(wide);
             for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new).chain(wide) {
                 let mut hits = vec![7; blocks];
                 kernel.filter(&lines, &tables, limit, ahead, &mut hits);
                 prop_assert_eq!(&hits, &want, "{:?}", kernel);
-                if of_nibbles == 0 {
-                    kernel.filter_long(&lines, &tables.bytes, wide_limit, ahead, &mut hits);
-                    prop_assert_eq!(&hits, &want_wide, "long, {:?}", kernel);
-                }
+                kernel.filter_long(&lines, &tables, wide_limit, ahead, &mut hits);
+                prop_assert_eq!(&hits, &want_wide, "long, {:?}", kernel);
             }
         }
 
         #[test]
-        fn every_isa_adds_the_same(blocks in 1..=64usize, n in 0..=70usize, seed in any::<u64>()) {
-            sums_as_added_in_order::<1>(blocks, n, seed);
-            sums_as_added_in_order::<3>(blocks, n, seed);
-            sums_as_added_in_order::<8>(blocks, n, seed);
-            sums_as_added_in_order::<32>(blocks, n, seed);
+        fn every_isa_adds_the_same(
+            blocks in 1..=64usize, n in 0..=70usize, m in 1..=100usize, more in 0..3usize, seed in any::<u64>(),
+        ) {
+            sums_as_added_in_order(blocks, n, (m, more), seed);
         }
     }
 
     /// Compares the sums of `n` random vectors, bit for bit, with sums in order; the last vector of all is among them.
-    fn sums_as_added_in_order<const P: usize>(blocks: usize, n: usize, seed: u64) {
+    fn sums_as_added_in_order(blocks: usize, n: usize, (m, more): (usize, usize), seed: u64) {
         let mut state = seed;
         let mut random = move |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        let lines: Vec<Line> = (0..blocks * P).map(|_| std::array::from_fn(|_| random(256) as u8)).collect();
+        let n_lines = m.div_ceil(2) + more;
+        let lines: Vec<Line> =
+            (0..blocks * n_lines).map(|_| std::array::from_fn(|_| random(256) as u8)).collect();
         // Magnitudes so different that another order of additions would give different sums.
         let mut entry =
             |_: usize| (random(1 << 24) as f32 - (1 << 23) as f32) * 2f32.powi(random(40) as i32 - 20);
-        let tables: [[[f32; 16]; 2]; P] =
-            std::array::from_fn(|_| std::array::from_fn(|_| std::array::from_fn(&mut entry)));
+        let tables: Vec<[f32; 16]> = (0..m).map(|_| std::array::from_fn(&mut entry)).collect();
         let base = entry(0);
         let last = blocks * 64 - 1;
         let vectors: Vec<u16> =
             (0..n).map(|i| if i == n / 2 { last } else { random(last + 1) } as u16).collect();
         let want = vectors.iter().map(|&at| {
             let (block, lane) = (usize::from(at) / 64, usize::from(at) % 64);
-            lines[block * P..][..P].iter().zip(&tables).fold(base, |sum, (line, [low, high])| {
-                sum + low[usize::from(line[lane] % 16)] + high[usize::from(line[lane] / 16)]
-            })
+            let lines = &lines[block * n_lines..];
+            let code = |column: usize| usize::from(lines[column / 2][lane] >> (column % 2 * 4) & 15);
+            tables.iter().enumerate().fold(base, |sum, (column, table)| sum + table[code(column)])
         });
         // What was there before stays.
         let want: Vec<u32> = std::iter::once(7.0).chain(want).map(f32::to_bits).collect();
         for kernel in Isa::ALL.into_iter().filter_map(ScanKernel::new) {
             let mut scores = vec![7.0];
-            let is_done = kernel.sums(&lines, &vectors, &tables, base, &mut scores);
+            let is_done =
+                kernel.sums(&Blocks { lines: &lines, n_lines }, &vectors, &tables, base, &mut scores);
             assert_eq!(is_done, matches!(kernel.isa, Isa::Avx2 | Isa::Avx512), "{kernel:?}");
             let got: Vec<u32> = scores.into_iter().map(f32::to_bits).collect();
-            assert_eq!(got, if is_done { &want[..] } else { &want[..1] }, "{P} lines, {kernel:?}");
+            assert_eq!(got, if is_done { &want[..] } else { &want[..1] }, "{m} tables, {kernel:?}");
         }
     }
 }

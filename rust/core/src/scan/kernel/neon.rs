@@ -51,13 +51,20 @@ pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, hits
                 sums[1] = vqaddq_u16(sums[1], vmovl_high_u8(values));
             }
         }
-        // As bytes, 0 if a sum is below the limit, and 1 otherwise; the zeros are below 1.
-        let sums = sums.map(|[low, high]| {
-            let reached = |sums| vshrq_n_u16::<15>(vcgeq_u16(sums, vdupq_n_u16(limit)));
-            vmovn_high_u16(vmovn_u16(reached(low)), reached(high))
-        });
-        *hit = mark(sums, vdupq_n_u8(1));
+        *hit = mark_long(sums, limit);
     }
+}
+
+/// One bit per 16-bit sum: whether it is below the limit.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn mark_long(sums: [[uint16x8_t; 2]; PARTS], limit: u16) -> u64 {
+    // As bytes, 0 if a sum is below the limit, and 1 otherwise; the zeros are below 1.
+    let sums = sums.map(|[low, high]| {
+        let reached = |sums| vshrq_n_u16::<15>(vcgeq_u16(sums, vdupq_n_u16(limit)));
+        vmovn_high_u16(vmovn_u16(reached(low)), reached(high))
+    });
+    mark(sums, vdupq_n_u8(1))
 }
 
 /// The entries of the table for 16 codes.

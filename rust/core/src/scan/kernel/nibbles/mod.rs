@@ -13,20 +13,36 @@ pub(super) mod neon;
 pub(super) mod scalar;
 
 #[cfg(target_arch = "x86_64")]
-use crate::codes::packed::{BLOCK, Line};
+use super::Blocks;
 
 /// Vectors whose table sums are computed together.
 #[cfg(target_arch = "x86_64")]
 const TOGETHER: usize = 16;
 
-/// Collects the bytes of some vectors, at most [`TOGETHER`], line by line; vector i is lane i mod 64 of block i / 64.
+/// Lines whose bytes are collected together.
+#[cfg(target_arch = "x86_64")]
+const LINES: usize = 8;
+
+/// Collects the bytes of some vectors, at most [`TOGETHER`], from some lines of each block, which start at `first`;
+/// vector i is lane i mod 64 of block i / 64.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn gather<const P: usize>(blocks: &[[Line; P]], vectors: &[u16], codes: &mut [[u8; TOGETHER]; P]) {
+fn gather(blocks: &Blocks<'_>, first: usize, vectors: &[u16], codes: &mut [[u8; TOGETHER]]) {
     for (i, &at) in vectors.iter().enumerate() {
-        let (lines, lane) = (&blocks[usize::from(at) / BLOCK], usize::from(at) % BLOCK);
-        for p in 0..P {
-            codes[p][i % TOGETHER] = lines[p][lane];
+        let (_, lines, lane) = blocks.place(at);
+        let lines = &lines[first..];
+        // The compiler unrolls loops of a fixed length.
+        match (codes.as_chunks_mut::<LINES>(), lines.first_chunk::<LINES>()) {
+            (([codes], []), Some(lines)) => {
+                for p in 0..LINES {
+                    codes[p][i % TOGETHER] = lines[p][lane];
+                }
+            }
+            _ => {
+                for (codes, line) in codes.iter_mut().zip(lines) {
+                    codes[i % TOGETHER] = line[lane];
+                }
+            }
         }
     }
 }
