@@ -39,11 +39,19 @@ def test_where_noise_is_doubtful_codes_chosen_anew_decide(X, M, noise_is_better)
     assert seconds == sorted(seconds) and (noise_is_better or seconds[0] > better.history_[-1]["seconds"])
 
 
-@pytest.mark.parametrize(("without", "kept"), [(0.91, False), (0.89, True)])
-def test_noise_is_given_up_where_it_clearly_loses(monkeypatch, without, kept):
+@pytest.mark.parametrize(
+    ("X", "without", "kept"),
+    [
+        (normal(100, 16), 0.91, False),
+        (normal(100, 16), 0.89, True),
+        (normal(512, 4), 0.99, True),
+        (normal(512, 4), 1.0, False),
+    ],
+    ids=["few, a little less", "few, clearly less", "many, a little less", "many, no less"],
+)
+def test_noise_is_given_up_where_it_loses(monkeypatch, X, without, kept):
     losses = iter([1.0, without])
     monkeypatch.setattr(Trainer, "_anew", lambda self, trained: next(losses))
-    X = normal(100, 16)
     q, noisy, noiseless = (
         cc.CompositionalCodes(2, 16, loss="reconstruction", effort="low", anneal=anneal).fit(X)
         for anneal in (None, 10, 0)

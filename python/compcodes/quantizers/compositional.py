@@ -67,8 +67,8 @@ class CompositionalCodes(Quantizer):
         better codebooks as a rule. Used with local search only, and not when `init` is an array. By default 10, 50 or
         100, by `effort`. With fewer than 32 vectors of any weight per codeword, or at least one bit of a code per
         dimension, noise may be worse than none. By default training is then tried without it too, unless it starts
-        with half of the codebooks, and that is kept if codes chosen anew lose at least a tenth less. Of several groups
-        after a trunk the first decides.
+        with half of the codebooks, and that is kept if codes chosen anew lose less; with so few vectors, at least a
+        tenth less. Of several groups after a trunk the first decides.
     max_iter : int or None, default None
         The most iterations after that. By default 4, 16 or 32, by `effort`; without annealing 12, 24 or 48. With more
         than 200 vectors of any weight per codeword, and more than 1,024 codewords in all, training starts with half of

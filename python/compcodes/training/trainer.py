@@ -138,7 +138,7 @@ class Trainer:
         return replace(self, objective=objective, shards=self.shards.weighted(loss, objective, queries, self.seed))
 
     def best(self, init: str | Floats) -> Trained:
-        """Train from `init`; if noise is doubtful, without it too; keep that if codes chosen anew lose clearly less.
+        """Train from `init`; if noise is doubtful, without it too; keep that if codes chosen anew lose less.
 
         See `doubtful` and `wins` in `train/noiseless.rs`.
         """
@@ -161,7 +161,7 @@ class Trainer:
             return first
         before = time.perf_counter() - started
         second = replace(self.without_noise(), report=told(passes[0], passes[1])).run(init)
-        if not _core.noiseless_wins(self._anew(second), lost):
+        if not _core.noiseless_wins(self._weighing(), self.n_codewords, self._anew(second), lost):
             return first
         history = [{**entry, "seconds": before + entry["seconds"]} for entry in second.history]
         return replace(second, history=history, noiseless=True)

@@ -31,10 +31,10 @@ pub(crate) fn doubtful(n: usize, dim: usize, n_codebooks: usize, n_codewords: us
     train::noiseless::doubtful(n, dim, n_codebooks, n_codewords)
 }
 
-/// Whether training without noise is better, by the losses of codes chosen anew.
+/// Whether training without noise is better for n vectors, by the losses of codes chosen anew.
 #[pyfunction]
-pub(crate) fn noiseless_wins(without: f64, with_noise: f64) -> bool {
-    train::noiseless::wins(without, with_noise)
+pub(crate) fn noiseless_wins(n: usize, n_codewords: usize, without: f64, with_noise: f64) -> bool {
+    train::noiseless::wins(n, n_codewords, without, with_noise)
 }
 
 /// A start in halves, if it pays for n vectors: the iterations with noise that it saves, which either half has instead,

@@ -250,16 +250,15 @@ impl<'a> Scanner<'a> {
             vectors.iter().for_each(|&at| isa::prefetch_one(&positions[usize::from(at)]));
         }
         self.scorer.some(blocks.start, lines, &vectors, &mut scores);
-        for (&at, &score) in vectors.iter().zip(&scores) {
-            let at = usize::from(at);
-            if let Best::Known(found) = &mut self.best {
-                if found.may_take(score) {
-                    found.push(Key::new(score, segment.position(blocks.start * BLOCK + at)));
-                }
-            } else {
+        let scored = vectors.iter().map(|&at| usize::from(at)).zip(scores.iter().copied());
+        match &mut self.best {
+            Best::Known(found) => scored.for_each(|(at, score)| {
+                found.push(Key::new(score, segment.position(blocks.start * BLOCK + at)));
+            }),
+            Best::Bracketed(..) => scored.for_each(|(at, score)| {
                 let (block, lane) = (at / BLOCK, at % BLOCK);
                 self.bracket(blocks.start + block, &lines[block * m..][..m], lane, score);
-            }
+            }),
         }
         self.scored = (vectors, scores);
     }

@@ -12,6 +12,11 @@ use ndarray::Array2;
 pub(crate) struct Key(u128);
 
 impl Key {
+    /// Less than any candidate.
+    const LEAST: Self = Self(0);
+    /// More than any candidate.
+    const MOST: Self = Self(u128::MAX);
+
     /// NaN counts as −∞ and −0 as 0.
     #[inline]
     pub(crate) fn new(score: f32, position: impl Into<u64>) -> Self {
@@ -34,97 +39,90 @@ impl Key {
     }
 }
 
-/// The most room reserved in advance: a search for everything has a huge k.
+/// The k that room is reserved for in advance: a search for everything has a huge k.
 const ROOM: usize = 1024;
 
-/// Keeps the k best of all candidates pushed.
+/// Keeps the k best of all candidates offered.
 ///
-/// Candidates gather unsorted in a buffer of at most 2k; whenever it is full, the better half is selected. That is
+/// Candidates gather unsorted in a buffer of about 2k; whenever it is full, the better half is selected. That is
 /// amortised O(1) per candidate for any k, and no heap is needed.
 #[derive(Clone, Debug)]
 pub(crate) struct TopK {
     k: usize,
+    /// The first `len` are candidates.
     keys: Vec<Key>,
-    /// No candidate below this can be among the k best: the k-th best of the last selection.
-    floor: Option<Key>,
-    /// Its score; −∞ if there is none.
-    floor_score: f32,
+    len: usize,
+    /// Only larger keys can be among the k best: the k-th best of the last selection, or less than all keys.
+    floor: Key,
 }
 
 impl TopK {
     pub(crate) fn new(k: usize) -> Self {
-        Self {
-            k,
-            keys: Vec::with_capacity(k.min(ROOM) * 2 + 16),
-            floor: None,
-            floor_score: f32::NEG_INFINITY,
-        }
+        // For small k the buffer holds a few more than 2k: selecting costs more than pushing.
+        let keys = vec![Key::LEAST; k.min(ROOM) * 2 + 16];
+        Self { k, keys, len: 0, floor: if k > 0 { Key::LEAST } else { Key::MOST } }
     }
 
     /// Whether nothing was kept.
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len == 0
     }
 
     /// Offers a candidate.
     #[inline]
     pub(crate) fn push(&mut self, key: Key) {
-        if self.floor.is_none_or(|floor| key > floor) && self.k > 0 {
-            self.keys.push(key);
-            if self.keys.len() >= self.capacity() {
-                self.select();
-            }
+        // Without a branch: whether a candidate is good enough cannot be predicted.
+        self.keys[self.len] = key;
+        self.len += usize::from(key > self.floor);
+        if self.len == self.keys.len() {
+            self.make_room();
         }
     }
 
     /// The score that a candidate must reach: k candidates at least as good have been seen. `None` until then.
     pub(crate) fn floor(&self) -> Option<f32> {
-        self.floor.map(Key::score)
+        (self.floor > Key::LEAST).then(|| self.floor.score())
     }
 
     /// Updates the floor if k candidates have been seen and there is no floor yet.
     pub(crate) fn settle(&mut self) {
-        if self.floor.is_none() && self.keys.len() >= self.k {
+        if self.floor == Key::LEAST && self.len >= self.k {
             self.select();
         }
-    }
-
-    /// Whether a candidate of this score may be among the k best.
-    #[inline]
-    pub(crate) fn may_take(&self, score: f32) -> bool {
-        // NaN, which counts as −∞, is not less: `push` decides.
-        let is_less = score < self.floor_score;
-        !is_less
     }
 
     /// The k best or fewer, in any order.
     pub(crate) fn into_keys(mut self) -> Vec<Key> {
-        if self.keys.len() > self.k {
+        if self.len > self.k {
             self.select();
         }
+        self.keys.truncate(self.len);
         self.keys
     }
 
     /// The k best or fewer, best first.
-    pub(crate) fn into_sorted(mut self) -> Vec<Key> {
-        if self.keys.len() > self.k {
-            self.select();
-        }
-        self.keys.sort_unstable_by(|a, b| b.cmp(a));
-        self.keys
+    pub(crate) fn into_sorted(self) -> Vec<Key> {
+        let mut keys = self.into_keys();
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        keys
     }
 
-    /// For small k the buffer holds a few more than 2k: selecting costs more than pushing.
-    fn capacity(&self) -> usize {
-        2 * self.k + 16
+    #[cold]
+    fn make_room(&mut self) {
+        let most = self.k.saturating_mul(2).saturating_add(16);
+        if self.len < most {
+            self.keys.resize(most.min(2 * self.len), Key::LEAST);
+        } else {
+            self.select();
+        }
     }
 
     fn select(&mut self) {
-        if self.k > 0 && self.keys.len() >= self.k {
-            let (_, kth, _) = self.keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
-            self.floor = Some(*kth);
-            self.floor_score = kth.score();
-            self.keys.truncate(self.k);
+        if self.k > 0 && self.len >= self.k {
+            let keys = &mut self.keys[..self.len];
+            let (_, kth, _) = keys.select_nth_unstable_by(self.k - 1, |a, b| b.cmp(a));
+            self.floor = *kth;
+            self.len = self.k;
         }
     }
 }

@@ -122,7 +122,7 @@ pub fn train_on<S: Shards>(
         return Ok(first);
     }
     let second = train_once(shards, &noiseless, &told(passes[0], passes[1]))?;
-    Ok(if noiseless::wins(anew(&second)?, lost) { second } else { first })
+    Ok(if noiseless::wins(n, training.n_codewords, anew(&second)?, lost) { second } else { first })
 }
 
 /// One training: see [`train_on`].
