@@ -30,8 +30,9 @@
 //!
 //! **Many tables.** Each byte is rounded down, by half a step on average: with M tables, M / 2 of the 254 steps are
 //! lost, and with 64 tables few vectors would be discarded. So with more than [`NARROW`] columns the sums have 16 bits,
-//! and a step is 1/255 of the range of the widest table: the loss is then a small part of the differences between sums,
-//! for any M. The step follows from the tables alone, and they are rounded once.
+//! and a step is 1/255 of the widest range of a line's entries, which are those of one table, or of two for nibbles: the
+//! loss is then a small part of the differences between sums, for any M. The step follows from the tables alone, and
+//! they are rounded once.
 //!
 //! **Rounding.** With u = 2⁻²⁴, A = Σ_m max_k |T_m[k]|, M tables:
 //! - a score is M additions from β, a product, an addition, all in f32: it is off the true one by less than
@@ -66,9 +67,11 @@ const FRESH: f64 = 254.0;
 /// Tables are recomputed when less than this many steps pass.
 const STALE: f64 = 160.0;
 
-/// Columns up to which sums have 8 bits.
+/// Columns up to which sums have 8 bits. 300,000 random codes of 64 nibbles, 64 queries: 16 bits take .6 of the time on
+/// AVX2, .5 on AVX-512; of 32 nibbles .75 and 1, but a single query takes 1.27 and .94; of 16 nibbles 1.2 and 1.2.
 const NARROW: usize = 40;
-/// The same where a query goes through a few lists only, of which it scores a larger share.
+/// The same where a query goes through a few lists only, of which it scores a larger share. 75 of SIFT's vectors re-ranked
+/// from 20 lists: with 32 nibbles .78 of the time on AVX2 and on AVX-512, with 16 nibbles .93; with 12 or 16 bytes .96.
 const NARROW_IN_LISTS: usize = 10;
 
 /// The byte tables of one query and the limit that goes with them.
@@ -99,10 +102,11 @@ pub(super) struct Bounds<'a> {
 }
 
 impl<'a> Bounds<'a> {
-    /// `None` if nothing can be proven: an entry is not finite, or sums might overflow.
+    /// `None` if nothing can be proven: an entry is not finite, or sums might overflow. `is_short`: the query goes through
+    /// a few lists only.
     pub(super) fn new(tables: QueryTables<'a>, query: usize, layout: Layout, is_short: bool) -> Option<Self> {
         let (mut maxima, mut best, mut magnitude) = (Vec::with_capacity(tables.len()), 0.0, 0.0);
-        // The widest range of a line's sums, and that of the line before.
+        // The widest range of a line's entries, and the range of the table before.
         let (mut widest, mut before) = (0.0f64, 0.0);
         let isa = Isa::current().unwrap_or(Isa::Scalar);
         for (column, table) in tables.iter().enumerate() {
