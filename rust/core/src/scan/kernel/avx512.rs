@@ -4,6 +4,7 @@
 //! 256. Byte sums saturate at 255, which passes no limit.
 #![allow(unsafe_code)]
 
+use super::in_groups;
 use crate::codes::packed::{BLOCK, Line};
 use std::arch::x86_64::*;
 
@@ -13,15 +14,8 @@ const GROUP: usize = 8;
 /// See [`ScanKernel::filter`](super::ScanKernel::filter).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter(lines: &[Line], tables: &[[u8; 256]], limit: u8, ahead: isize, hits: &mut [u64]) {
-    let m = tables.len();
-    let (groups, rest) = hits.as_chunks_mut::<GROUP>();
-    let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
-    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
-        *hits = filter_blocks(lines, tables, limit, ahead);
-    }
-    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
-        [*hits] = filter_blocks(lines, tables, limit, ahead);
-    }
+    let group = |lines: &[Line]| filter_blocks::<GROUP>(lines, tables, limit, ahead);
+    in_groups(lines, tables.len(), hits, group, |lines| filter_blocks(lines, tables, limit, ahead));
 }
 
 /// `N` blocks at once.
@@ -68,15 +62,8 @@ pub(super) fn look_up(&[t0, t1, t2, t3]: &[__m512i; 4], codes: __m512i) -> __m51
 /// See [`ScanKernel::filter_long`](super::ScanKernel::filter_long).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn filter_long(lines: &[Line], tables: &[[u8; 256]], limit: u16, ahead: isize, hits: &mut [u64]) {
-    let m = tables.len();
-    let (groups, rest) = hits.as_chunks_mut::<GROUP>();
-    let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * m);
-    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * m)) {
-        *hits = filter_long_blocks(lines, tables, limit, ahead);
-    }
-    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(m)) {
-        [*hits] = filter_long_blocks(lines, tables, limit, ahead);
-    }
+    let group = |lines: &[Line]| filter_long_blocks::<GROUP>(lines, tables, limit, ahead);
+    in_groups(lines, tables.len(), hits, group, |lines| filter_long_blocks(lines, tables, limit, ahead));
 }
 
 /// `N` blocks at once. The 16-bit sums are split into those of even and odd vectors, by masks and shifts, which leave

@@ -248,6 +248,26 @@ impl ScanKernel {
     }
 }
 
+/// What a kernel marks in all blocks, which it goes through `N` at a time, and the last of them one by one.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn in_groups<const N: usize>(
+    lines: &[Line],
+    n_lines: usize,
+    hits: &mut [u64],
+    group: impl Fn(&[Line]) -> [u64; N],
+    one: impl Fn(&[Line]) -> [u64; 1],
+) {
+    let (groups, rest) = hits.as_chunks_mut::<N>();
+    let (group_lines, rest_lines) = lines.split_at(groups.len() * N * n_lines);
+    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(N * n_lines)) {
+        *hits = group(lines);
+    }
+    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
+        [*hits] = one(lines);
+    }
+}
+
 /// Whether this machine has AVX-512 F and BW.
 fn has_avx512bw() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -5,8 +5,8 @@
 
 use super::{LINES, Pair, TOGETHER, gather};
 use crate::codes::packed::Line;
-use crate::scan::kernel::Blocks;
 use crate::scan::kernel::avx2::{broadcast, changes, load, look_up, mark, mark_long};
+use crate::scan::kernel::{Blocks, in_groups};
 use std::arch::x86_64::*;
 
 /// Blocks that share each load of a table: their sums are eight registers of the 16.
@@ -24,15 +24,9 @@ pub(in crate::scan::kernel) fn filter(
     ahead: isize,
     hits: &mut [u64],
 ) {
-    let n_lines = pairs.len() + bytes.len();
-    let (groups, rest) = hits.as_chunks_mut::<GROUP>();
-    let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * n_lines);
-    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * n_lines)) {
-        *hits = filter_blocks(lines, pairs, bytes, limit, ahead);
-    }
-    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
-        [*hits] = filter_blocks(lines, pairs, bytes, limit, ahead);
-    }
+    let group = |lines: &[Line]| filter_blocks::<GROUP>(lines, pairs, bytes, limit, ahead);
+    let one = |lines: &[Line]| filter_blocks(lines, pairs, bytes, limit, ahead);
+    in_groups(lines, pairs.len() + bytes.len(), hits, group, one);
 }
 
 /// `N` blocks at once.
@@ -90,15 +84,9 @@ pub(in crate::scan::kernel) fn filter_long(
     ahead: isize,
     hits: &mut [u64],
 ) {
-    let n_lines = pairs.len() + bytes.len();
-    let (groups, rest) = hits.as_chunks_mut::<LONG_GROUP>();
-    let (group_lines, rest_lines) = lines.split_at(groups.len() * LONG_GROUP * n_lines);
-    for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(LONG_GROUP * n_lines)) {
-        *hits = filter_long_blocks(lines, pairs, bytes, limit, ahead);
-    }
-    for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
-        [*hits] = filter_long_blocks(lines, pairs, bytes, limit, ahead);
-    }
+    let group = |lines: &[Line]| filter_long_blocks::<LONG_GROUP>(lines, pairs, bytes, limit, ahead);
+    let one = |lines: &[Line]| filter_long_blocks(lines, pairs, bytes, limit, ahead);
+    in_groups(lines, pairs.len() + bytes.len(), hits, group, one);
 }
 
 /// `N` blocks at once. Numbers of 16 bits hold the sums of two vectors, whole, and that of the second alone: the

@@ -7,7 +7,7 @@
 
 use super::{LINES, Pair, TOGETHER, gather};
 use crate::codes::packed::Line;
-use crate::scan::kernel::{Blocks, avx2, avx512};
+use crate::scan::kernel::{Blocks, avx2, avx512, in_groups};
 use std::arch::x86_64::*;
 
 /// Blocks that share each load of a table: their sums are eight registers of the 32.
@@ -98,15 +98,9 @@ macro_rules! filter {
                 hits
             }
 
-            let n_lines = pairs.len() + bytes.len();
-            let (groups, rest) = hits.as_chunks_mut::<GROUP>();
-            let (group_lines, rest_lines) = lines.split_at(groups.len() * GROUP * n_lines);
-            for (hits, lines) in groups.iter_mut().zip(group_lines.chunks_exact(GROUP * n_lines)) {
-                *hits = filter_blocks(lines, pairs, bytes, limit, ahead);
-            }
-            for (hits, lines) in rest.iter_mut().zip(rest_lines.chunks_exact(n_lines)) {
-                [*hits] = filter_blocks(lines, pairs, bytes, limit, ahead);
-            }
+            let group = |lines: &[Line]| filter_blocks::<GROUP>(lines, pairs, bytes, limit, ahead);
+            let one = |lines: &[Line]| filter_blocks(lines, pairs, bytes, limit, ahead);
+            in_groups(lines, pairs.len() + bytes.len(), hits, group, one);
         }
     };
 }
