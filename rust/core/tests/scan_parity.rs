@@ -340,7 +340,7 @@ fn every_kind_and_tail() {
     let mut seed = 0;
     for kind in KINDS {
         for n in [0, 1, 63, 64, 65, 130, 511, 512, 577, 1500] {
-            for m in [1, 2, 7, 8, 64] {
+            for m in [1, 2, 7, 8, 41, 64] {
                 seed += 1;
                 let r = &mut Random(seed);
                 let (k, n_codewords) =
@@ -362,7 +362,8 @@ fn every_adjustment_and_filter() {
             for filter in [None, Some(2), Some(50), Some(3000), Some(usize::MAX)] {
                 seed += 1;
                 let r = &mut Random(seed);
-                let (n, m, k) = (r.of(&[1, 64, 700, 3001]), r.of(&[1, 3, 8, 16, 64]), r.of(&[1, 10, 200]));
+                let (n, m, k) =
+                    (r.of(&[1, 64, 700, 3001]), r.of(&[1, 3, 8, 11, 16, 41, 64]), r.of(&[1, 10, 200]));
                 let (n_segments, n_codewords) = (r.of(&[1, 1, 2, 7, 20]), r.of(&[256, 16, 13]));
                 run(&Case { n, m, n_codewords, nq: 2, k, kept, filter, n_segments }, kind, seed);
             }

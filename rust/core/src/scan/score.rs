@@ -125,3 +125,53 @@ impl Scorer<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codebooks::Codebooks;
+    use crate::isa::Isa;
+    use crate::scan::tables::TableBuilder;
+    use ndarray::{Array3, array};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However many vectors and tables there are, of nibbles and of bytes, with a column after them and without.
+        #[test]
+        fn some_scores_are_those_of_one(
+            m in 1..=70usize, is_narrow in any::<bool>(), is_scaled in any::<bool>(), n in 0..40usize, seed in any::<u32>(),
+        ) {
+            let mut state = u64::from(seed);
+            let mut random = move |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % below
+            };
+            let n_codewords = if is_narrow { 16 } else { 256 };
+            // The table entries are the codewords, of magnitudes that show the order in which they are added.
+            let words = Array3::from_shape_simple_fn((m, n_codewords, 1), || {
+                (random(1 << 20) as f32 - 5e5) * 2f32.powi(random(30) as i32)
+            });
+            let layout = Layout::smallest(m, n_codewords, usize::from(is_scaled));
+            let builder = TableBuilder::new(&Codebooks::new(words).unwrap());
+            let tables = builder.tables_for(array![[1.0]].view(), layout, Isa::Scalar).unwrap();
+            let levels = std::array::from_fn(|byte| 1.0 + byte as f32 / 256.0);
+            let adjust = if is_scaled { Adjust::Scale(&levels) } else { Adjust::None };
+            let mut lines = vec![[0; BLOCK]; 3 * layout.n_lines()];
+            lines.as_flattened_mut().iter_mut().for_each(|byte| *byte = random(256) as u8);
+            let vectors: Vec<u16> = (0..n).map(|_| random(3 * BLOCK) as u16).collect();
+            for isa in Isa::ALL {
+                let Some(kernel) = ScanKernel::new(isa) else { continue };
+                let scorer = Scorer { tables: tables.query(0), adjust, base: 0.3, layout, kernel };
+                let mut scores = vec![7.0];
+                scorer.some(5, &lines, &vectors, &mut scores);
+                let blocks = Blocks { lines: &lines, n_lines: layout.n_lines() };
+                let want = vectors.iter().map(|&at| {
+                    let (block, lines, lane) = blocks.place(at);
+                    scorer.lane(5 + block, lines, lane)
+                });
+                let want: Vec<f32> = std::iter::once(7.0).chain(want).collect();
+                prop_assert_eq!(&scores, &want, "{}", isa.name());
+            }
+        }
+    }
+}
