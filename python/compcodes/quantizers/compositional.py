@@ -36,11 +36,12 @@ class CompositionalCodes(Quantizer):
 
     Parameters
     ----------
-    M, 1 to 256: the number of bytes of a code, or of half bytes with at most 16 codewords. More codebooks are more
-    accurate, and slower to train.
+    n_codebooks : int, default 8
+        M, 1 to 256: the number of bytes of a code, or of half bytes with at most 16 codewords. More codebooks are more
+        accurate, and slower to train.
     n_codewords : int, default 256
         K, 2 to 256: codewords per codebook. 256 uses the whole byte. Up to 16, an index keeps two codes per byte and
-        searches them several times as fast on processors without AVX-512: 16 codebooks of 16 take 8 bytes.
+        searches them several times as fast on processors without AVX-512 VBMI: 16 codebooks of 16 take 8 bytes.
     selection : {"group", "m-selection", "m-combination"}, default "group"
         The paper's schemes: M different codebooks; or one that all M places share; or a shared one with M distinct
         codewords. With ``n_codebooks=1`` each of them is k-means.
@@ -67,8 +68,8 @@ class CompositionalCodes(Quantizer):
         better codebooks as a rule. Used with local search only, and not when `init` is an array. By default 10, 50 or
         100, by `effort`. With fewer than 32 vectors of any weight per codeword, or at least one bit of a code per
         dimension, noise may be worse than none. By default training is then tried without it too, unless it starts
-        with half of the codebooks, and that is kept if codes chosen anew lose less; with so few vectors, at least a
-        tenth less. Of several groups after a trunk the first decides.
+        with half of the codebooks, and that is kept if codes chosen anew, as in training, lose less; with so few
+        vectors, at least a tenth less. Of several groups after a trunk the first decides.
     max_iter : int or None, default None
         The most iterations after that. By default 4, 16 or 32, by `effort`; without annealing 12, 24 or 48. With more
         than 200 vectors of any weight per codeword, and more than 1,024 codewords in all, training starts with half of
@@ -89,10 +90,10 @@ class CompositionalCodes(Quantizer):
     n_groups : int or "auto", default "auto"
         Groups of codebooks: a trunk, and groups that approximate what it leaves, each in its own dimensions, which
         `fit` finds by rotating the vectors. Time and memory then grow with the bytes of a code, not with their square.
-        "auto" makes groups of about 8 codebooks if there are more than 10 of 256 codewords, smaller ones for fewer than
-        8,192 vectors, and one group otherwise; also of up to 16 codebooks for fewer than 8,192 vectors, with other
-        encoders than local search, with `partial_fit`, on a cluster, or if `init` is an array. Several groups need the
-        selection "group".
+        "auto" makes groups of about 8 codebooks, smaller ones for fewer than 8,192 vectors, if there are more than 10
+        codebooks of 256 codewords, or more than 64 of 16. Up to 16 codebooks stay in one group if vectors are fewer
+        than 8,192 or on a cluster, if the encoder is not local search, or if `init` is an array; so do all with
+        `partial_fit`. Several groups need the selection "group".
     max_train : int, optional
         The most vectors that `fit` trains on: a random sample of this size, which is copied in its stored type. If rows
         are weighted (by weights of their own, by their norms, or by how queries find them), heavy ones are drawn more
