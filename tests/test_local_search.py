@@ -70,9 +70,11 @@ def test_greedy_under_the_inner_product_loss_is_the_references(seed, M, K, d, se
     X = vectors(60, d, seed=seed % 1000)
     codes = _core.Encoder(codebooks, selection, eta).encode(X)
     want = reference.encode_greedy(X, codebooks, selection, eta)
-    assert (codes == want).all(axis=1).mean() > 0.9  # ties of float32
     got = _core.errors(codebooks, X, codes, eta)
     np.testing.assert_allclose(got, reference.errors(X, codes, codebooks, eta), rtol=1e-4, atol=1e-5)
+    if selection != "group":  # the sum is the same in any order, and equal steps may come in any
+        codes, want = np.sort(codes, axis=1), np.sort(want, axis=1)
+    assert (codes == want).all(axis=1).mean() > 0.9  # ties of float32
 
 
 def test_more_rounds_find_better_codes_and_improve_goes_on():
