@@ -15,6 +15,7 @@ pub mod moments;
 pub mod noiseless;
 mod parameters;
 pub mod parts;
+mod progress;
 pub mod reseed;
 mod shards;
 pub mod weights;
@@ -32,6 +33,7 @@ use crate::vectors::Vectors;
 use anneal::{pass_seed, perturbed};
 use moments::{Moments, pull};
 use ndarray::{Array2, Axis};
+use progress::{PassProgress, Share};
 use std::cell::Cell;
 
 /// Share of the variance below which a loss is considered rounding.
@@ -363,38 +365,6 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
         let (pass, passes) = (self.pass.get(), self.passes);
         let monitor = self.monitor;
         move |_, _| monitor.report(pass, passes).is_ok()
-    }
-}
-
-/// Progress of one pass, reported as progress of the whole.
-struct PassProgress<'a> {
-    monitor: &'a dyn Monitor,
-    pass: u64,
-    passes: u64,
-}
-
-impl Monitor for PassProgress<'_> {
-    fn report(&self, done: u64, total: u64) -> Result<()> {
-        self.monitor.report(self.pass * total + done, self.passes * total)
-    }
-}
-
-/// The total that a [`Share`] reports, since those of passes differ.
-const UNITS: u64 = 1 << 20;
-
-/// Progress of a part of the work, reported as progress of the whole.
-struct Share<'a> {
-    monitor: &'a dyn Monitor,
-    /// What was done before, of `all`.
-    before: u64,
-    own: u64,
-    all: u64,
-}
-
-impl Monitor for Share<'_> {
-    fn report(&self, done: u64, total: u64) -> Result<()> {
-        let share = self.before as f64 + self.own as f64 * (done as f64 / total.max(1) as f64);
-        self.monitor.report((share / self.all as f64 * UNITS as f64) as u64, UNITS)
     }
 }
 

@@ -1,6 +1,7 @@
 //! AVX2: `pshufb` looks up 32 nibbles at once.
 //!
-//! For 32 bytes, which hold 64 codes: a load, a shift, two ands, two lookups and two sums.
+//! For 32 bytes, which hold 64 codes: a load, a shift, two ands, two lookups and two sums; if sums have 16 bits, another
+//! sum and a shift.
 #![allow(unsafe_code)]
 
 use super::{LINES, Pair, TOGETHER, gather};

@@ -10,7 +10,7 @@ use crate::codes::packed::Line;
 use crate::scan::kernel::{Blocks, avx2, avx512, in_groups};
 use std::arch::x86_64::*;
 
-/// Blocks that share each load of a table: their sums are eight registers of the 32.
+/// Blocks that share each load of a table: their sums are eight registers of the 32, or sixteen if they have 16 bits.
 const GROUP: usize = 8;
 
 /// The filters for some subset of AVX-512: how each half of 64 bytes looks up a table, and how whole bytes do.

@@ -1,6 +1,7 @@
 //! NEON: `tbl` looks up 16 nibbles at once.
 //!
-//! For 16 bytes, which hold 32 codes: an and, a shift, two lookups, two sums, and a quarter of a load.
+//! For 16 bytes, which hold 32 codes: an and, a shift, two lookups, two sums, and a quarter of a load; if sums have 16
+//! bits, another sum.
 #![allow(unsafe_code)]
 
 use super::Pair;
