@@ -40,6 +40,7 @@ PARTITIONS = [(), (4_000,), (0, 1, 1, 3000, 3001, 7_000)]
 
 QUERIES = {"queries": FLOATS[::200]}
 WEIGHTS = {"sample_weight": RNG.random(8_000)}
+SOME = {"sample_weight": np.where(np.arange(8_000) < 3500, 0, WEIGHTS["sample_weight"])}
 
 
 @pytest.mark.parametrize("ends", PARTITIONS[1:])
@@ -50,9 +51,10 @@ WEIGHTS = {"sample_weight": RNG.random(8_000)}
         ({"loss": cc.InnerProduct(2.0, 1.0, metric=0.5, demand=0.5)}, QUERIES),
         ({"loss": cc.InnerProduct(2.0, 0.0), "metric": "cosine", "selection": "m-combination"}, {}),
         ({"loss": cc.InnerProduct(2.0, 1.0), "max_train": 2000}, WEIGHTS),
+        ({"loss": cc.InnerProduct(2.0, 1.0)}, SOME),
         ({"loss": cc.InnerProduct(2.0)}, {}),
     ],
-    ids=["weights", "queries", "cosine", "sample", "chosen"],
+    ids=["weights", "queries", "cosine", "sample", "some", "chosen"],
 )
 def test_blocks_in_this_process_give_the_codebooks_of_the_whole(parameters, given, ends):
     for steps in ({"anneal": 0, "max_iter": 1}, {"anneal": 1, "max_iter": 0}):
@@ -149,10 +151,11 @@ def test_encoding_is_lazy_and_the_same(client):
     [
         ({"loss": "reconstruction", "metric": "l2"}, {}),
         ({"loss": cc.InnerProduct(2.0, 1.0)}, WEIGHTS),
+        ({"loss": cc.InnerProduct(2.0, 1.0)}, SOME),
         ({"loss": cc.InnerProduct(2.0, 0.0), "metric": "cosine"}, {}),
         ({"loss": cc.InnerProduct(2.0, 1.0, metric=0.5, demand=0.5), "max_train": 2000}, QUERIES),
     ],
-    ids=["l2", "weights", "cosine", "sample"],
+    ids=["l2", "weights", "some", "cosine", "sample"],
 )
 def test_lists_of_blocks_are_those_of_the_whole(parameters, given, ends):
     model = cc.CompositionalCodes(**SMALL | {"anneal": 0, "max_iter": 1, "n_lists": 20} | parameters)

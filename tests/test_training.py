@@ -365,6 +365,98 @@ def test_some_rows_are_rows_that_there_are(X):
             _core.SomeRows(X, np.array(rows))
 
 
+WEIGHTLESS = {"n_codebooks": 4, "n_codewords": 32, "anneal": 3, "max_iter": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def weightless():
+    """Vectors of which few have any weight; the others are long."""
+    rng = np.random.default_rng(0)
+    weights = np.where(rng.random(6000) < 0.05, rng.choice([0.5, 1.0, 3.0], 6000), 0)
+    X = rng.normal(size=(6000, 16)) * np.where(weights > 0, 1, 1e6)[:, None]
+    return X.astype(np.float32), weights
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"loss": "reconstruction"},
+        {"loss": cc.InnerProduct(2.0, 2.0), "init": "random"},
+        {"metric": "cosine"},
+        {"selection": "m-selection"},
+        {"n_lists": 4},
+        {"n_codebooks": 12, "n_codewords": 8, "n_groups": 3},
+        {"max_train": 150},
+    ],
+    ids=str,
+)
+def test_rows_without_weight_are_as_good_as_absent(weightless, more, tmp_path):
+    X, weights = weightless
+    kept = weights > 0
+    want = cc.CompositionalCodes(**WEIGHTLESS | more).fit(X[kept], sample_weight=weights[kept])
+    np.save(tmp_path / "x.npy", X)
+    for given in (X, X.astype(np.float64), np.load(tmp_path / "x.npy", mmap_mode="r")):
+        found = cc.CompositionalCodes(**WEIGHTLESS | more).fit(given, sample_weight=weights)
+        np.testing.assert_array_equal(found.codebooks_, want.codebooks_)
+        assert [entry["vectors"] for entry in found.history_] == [entry["vectors"] for entry in want.history_]
+    alike = cc.CompositionalCodes(**WEIGHTLESS | more).fit(X, sample_weight=kept)
+    np.testing.assert_array_equal(alike.codebooks_, cc.CompositionalCodes(**WEIGHTLESS | more).fit(X[kept]).codebooks_)
+
+
+def test_batches_of_a_stream_have_rows_without_weight(weightless):
+    X, weights = weightless
+    kept = weights > 0
+    found, want = (cc.CompositionalCodes(**WEIGHTLESS) for _ in range(2))
+    for batch in (slice(3000), slice(3000, 6000)):
+        own = kept[batch]
+        found.partial_fit(X[batch], sample_weight=weights[batch])
+        want.partial_fit(X[batch][own], sample_weight=weights[batch][own])
+    np.testing.assert_array_equal(found.codebooks_, want.codebooks_)
+    assert found.history_[-1]["vectors"] == kept.sum()
+
+
+@pytest.mark.filterwarnings("ignore::compcodes.LengthWarning")
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_a_row_without_weight_is_named_where_it_stands(weightless, n_groups):
+    X, weights = weightless
+    X = X.copy()
+    row = int(np.flatnonzero(weights > 0)[20])
+    X[row] = np.nan
+    with pytest.raises(ValueError, match=f"row {row} "):
+        cc.CompositionalCodes(12, 8, n_groups=n_groups, effort="low").fit(X, sample_weight=weights)
+    X[row] = 1e38
+    if n_groups > 1:
+        with pytest.raises(ValueError, match=f"row {row} holds values too large for groups"):
+            cc.CompositionalCodes(12, 8, n_groups=n_groups, loss="reconstruction").fit(X, sample_weight=weights)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("init", ["residual", "random"])
+def test_the_steps_of_training_leave_out_rows_without_weight(weightless, objective, init):
+    """Weights by length can be 0 too."""
+    X, weights = weightless
+    X, objective = np.ascontiguousarray(X[:, :10]), OBJECTIVES[objective]
+    kept = weights > 0
+    both = [Local(X, weights), Local(X[kept], weights[kept])]
+    settings = {"max_iter": 3, "tol": 0.0, "ridge": 1e-3, "seed": 7, "shrinkage": 4.0, "anneal": 3}
+    all_, alone = (
+        Trainer(shards, 3, 32, "group", encoder=encoders.as_encoder("local-search"), objective=objective, **settings)
+        for shards in both
+    )
+    books = all_.start(init)
+    np.testing.assert_array_equal(books, alone.start(init))
+    assert all_.moments.mean_weight == alone.moments.mean_weight
+    np.testing.assert_array_equal(all_.moments.deviation, alone.moments.deviation)
+    books[:, 20:] = 1e9  # not used
+    codes = all_.encode(books)
+    np.testing.assert_array_equal(codes[kept], alone.encode(books))
+    uses, own = (t.shards.uses(c, 32, "group") for t, c in ((all_, codes), (alone, codes[kept])))
+    np.testing.assert_array_equal(uses, own)
+    assert (uses == 0).sum() >= 30
+    np.testing.assert_array_equal(all_.reseeded(books, codes), alone.reseeded(books, codes[kept]))
+
+
 LARGE = """
 import numpy as np
 from compcodes import _core

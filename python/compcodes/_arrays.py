@@ -158,7 +158,9 @@ def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
 
 
 def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Return weights (n,) as float64: 0 to 1e30, so that sums and products stay finite; not all zero."""
+    """Return weights (n,) as float64: 0 to 1e30, so that sums and products stay finite; not all zero. Masks too."""
+    if getattr(getattr(sample_weight, "dtype", None), "kind", None) == "b":
+        sample_weight = np.asarray(sample_weight, dtype=np.float64)
     weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
         raise ArgumentValueError("sample_weight", f"has shape {weights.shape}: want ({n},), one for each row of X")

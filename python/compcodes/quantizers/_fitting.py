@@ -117,9 +117,10 @@ def absorbed(
     last = model.history_[-1] if model.history_ else {}
     iteration, seen = last.get("iteration", -1) + 1, last.get("vectors", 0)
     seed = (as_seed(model.random_state) + iteration) % 2**64
-    shards = Local(X, weights, model.n_jobs)
+    plain, weights, _ = weighing(Local(X, n_jobs=model.n_jobs), weights)
+    shards = cast(Local, plain.with_weights(weights))
     if model._lists is not None and model._lists.by_residual:
-        shards = training_lists.based(shards, model._lists, model._lists.assign(X, model.n_jobs)[0])
+        shards = training_lists.based(shards, model._lists, model._lists.assign(shards.X, model.n_jobs)[0])
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
     directions = model.directions_ if len(model.directions_) else None
     trainer = trainer.with_loss(losses.as_loss(model.loss_), directions=directions)
@@ -130,7 +131,7 @@ def absorbed(
         "iteration": iteration,
         "objective": objective,
         "seconds": last.get("seconds", 0.0) + time.perf_counter() - start,
-        "vectors": seen + len(X),
+        "vectors": seen + shards.shape[0],
     }
     return Batch(codebooks, past, entry)
 
@@ -195,6 +196,7 @@ def train(
     """Choose the loss, divide the vectors into lists, and train codebooks, as far as the parameters request it."""
     if isinstance(plain, Local):
         warn_of_lengths(plain.X, weights, model.n_jobs)
+    plain, weights, rows = weighing(plain, weights)
     loss, seed = losses.as_loss(loss_of(model)), as_seed(model.random_state)
     eta: float | None = 1.0
     n, d = plain.shape
@@ -232,7 +234,9 @@ def train(
     drawn = drawn_rows(trainer.shards.shape[0], trainer.shards.weights, max_train, seed) if n_groups > 1 else None
     trainer = replace(trainer, shards=trainer.shards.sampled(max_train, seed))
     if n_groups > 1:
-        check_norms(cast(Local, trainer.shards), None if drawn is None else drawn[0])
+        if drawn is not None:
+            rows = drawn[0] if rows is None else rows[drawn[0]]
+        check_norms(cast(Local, trainer.shards), rows)
     if n_groups == 1:
         return Fitted(trainer, trainer.best(init), loss, made, None)
     trained, groups, eta = GroupTrainer(trainer, n_groups, eta, queries).run(cast(str, init))
@@ -240,6 +244,18 @@ def train(
         loss = replace(loss, eta=eta)
     trainer = replace(trainer, objective=replace(trainer.objective, eta=eta))
     return Fitted(trainer, trained, loss, made, groups)
+
+
+def weighing(
+    shards: Shards, weights: NDArray[np.float64] | None
+) -> tuple[Shards, NDArray[np.float64] | None, NDArray[np.int64] | None]:
+    """Return the vectors that have any weight, their weights, and their rows; weights of 1, and all rows, as None."""
+    if weights is None or weights.all():
+        return shards, weights, None
+    shards.check()  # an error should name the row among all of them
+    rows = np.flatnonzero(weights)
+    weights = weights[rows]
+    return shards.only(rows), None if (weights == 1).all() else weights, rows
 
 
 def refuse_unnamed(y: object, vectors: tuple[int, int]) -> None:

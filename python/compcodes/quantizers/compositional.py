@@ -220,7 +220,7 @@ class CompositionalCodes(Quantizer):
             more weight to the vectors that they find. Without them rows of `X` serve for the choice. "reconstruction"
             only checks them.
         sample_weight : (n,), optional
-            Weight of each vector in the objective.
+            Weight of each vector in the objective. Rows of weight 0 are as good as absent; so a mask chooses rows.
         progress : callable or True, optional
             Called as ``progress(stage, done, total)``; True shows a bar on standard error. The stages are "choose
             loss", if its parameters are not given, "lists", if there are any, and "fit".

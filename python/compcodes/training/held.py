@@ -334,13 +334,13 @@ def apply(held: Held, codes: Kept, n_codewords: int, P: Doubles, extra: float, d
     return image
 
 
-def uses(codes: Kept, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-    """Count the rows that use each codeword."""
-    return _core.uses(codes_of(codes), n_codewords, selection)
+def uses(held: Held, codes: Kept, n_codewords: int, selection: str) -> NDArray[np.uint64]:
+    """Count the rows of any weight that use each codeword."""
+    return _core.uses(codes_of(codes), n_codewords, selection, held.weights)
 
 
 def worst(held: Held, objective: Objective, codebooks: Floats, codes: Kept, count: int) -> Worst:
-    """Return errors, vectors and codes of the `count` rows with the largest losses."""
+    """Return errors, vectors and codes of the `count` rows of any weight with the largest losses."""
     kept = codes_of(codes)
     return merged_worst(
         [local.worst(objective, codebooks, kept[rows], count) for rows, local in held.parts()],

@@ -42,7 +42,7 @@ class Moments(Protocol):
 
     @property
     def mean_weight(self) -> float:
-        """Mean weight of a row."""
+        """Mean weight of the rows that have any."""
 
     @property
     def deviation(self) -> Doubles:
@@ -75,6 +75,9 @@ class Shards(Protocol):
 
     def check(self) -> None:
         """Raise a ValueError that names the first row that is not finite, if any."""
+
+    def only(self, rows: NDArray[np.int64]) -> Shards:
+        """Return some vectors, at ascending positions, without weights."""
 
     def with_weights(self, weights: Doubles | None) -> Shards:
         """Return the same vectors with weights (n,); None leaves those they have."""
@@ -122,10 +125,10 @@ class Shards(Protocol):
         """Sum up A P for the inner-product loss: w b (p̄ + extra · u⟨u, p̄⟩)ᵀ."""
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
+        """Count the rows of any weight that use each codeword, (M·K,); for one shared codebook, (K,)."""
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
-        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows of any weight with the largest losses."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,10 @@ class Local:
         """Return a copy of some vectors, at ascending positions, in their stored type."""
         weights = None if self.weights is None else self.weights[rows]
         return replace(self, X=_taken(self.X, rows), weights=weights, base=self._base_of(rows))
+
+    def only(self, rows: NDArray[np.int64]) -> Local:
+        """Return some vectors, at ascending positions, without weights; they are not copied."""
+        return replace(self, X=cast(NDArray[Any], _OnlyRows(self.X, rows)), weights=None, base=self._base_of(rows))
 
     def with_weights(self, weights: Doubles | None) -> Local:
         """Return the same vectors with weights (n,); None leaves those they have."""
@@ -273,12 +280,15 @@ class Local:
         return _core.apply(self.X, codes, n_codewords, P, extra, self.weights, self.n_jobs, directions=directions)
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
-        return _core.uses(codes, n_codewords, selection)
+        """Count the rows of any weight that use each codeword, (M·K,); for one shared codebook, (K,)."""
+        return _core.uses(codes, n_codewords, selection, self.weights)
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
-        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
-        return _core.worst(self.rest(), codes, self._errors(objective, codebooks, codes), count)
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows of any weight with the largest losses."""
+        errors = self._errors(objective, codebooks, codes)
+        if self.weights is not None:
+            errors[self.weights == 0] = 0
+        return _core.worst(self.rest(), codes, errors, count)
 
     def _errors(self, objective: Objective, codebooks: Floats, codes: Codes) -> Doubles:
         return _core.errors(codebooks, self.target, codes, objective.eta, self.n_jobs, directions=objective.directions)
@@ -288,6 +298,23 @@ class Local:
         if self.weights is not None:
             errors *= self.weights
         return float(errors.sum())
+
+
+class _OnlyRows(_core.SomeRows):
+    """What training uses of an array (n, d), of some rows of it; the core knows its base class."""
+
+    ndim = 2
+
+    def __init__(self, array: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        self._rows = rows
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        taken: NDArray[Any] = self.array[self._rows[rows]]
+        return taken
 
 
 def combined(by_norm: Doubles | None, wanted: Doubles | None, share: float, own: Doubles | None) -> Doubles | None:

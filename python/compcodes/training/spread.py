@@ -146,6 +146,10 @@ class Spread:
             if row >= 0:
                 raise ArgumentValueError("X", f"row {start + row} holds NaN, an infinity or a value beyond float32")
 
+    def only(self, rows: NDArray[np.int64]) -> Spread:
+        """Return some vectors, at ascending positions, without weights."""
+        return self._taken(rows, None)
+
     def with_weights(self, weights: Doubles | None) -> Spread:
         """Return the same vectors with other weights (n,)."""
         if weights is None:
@@ -252,10 +256,12 @@ class Spread:
 
     def moments(self, directions: Floats | None) -> Moments:
         """Sum up the weights, and mean and spread of the vectors, stretched by `directions`."""
-        n, rows = self.shape[0], _core.moment_rows(self.shape[0])
+        n, rows = self.shape[0], _core.moment_rows(self.shape[0], self.weights)
         weights = None if self.weights is None else self.weights[rows]
         seen = _core.Moments(self.sample(rows), weights, directions)
-        return _Moments(float(n) if self.weights is None else float(self.weights.sum()), n, seen)
+        if self.weights is None:
+            return _Moments(float(n), n, seen)
+        return _Moments(float(self.weights.sum()), int(np.count_nonzero(self.weights)), seen)
 
     def sample(self, rows: NDArray[np.int64]) -> Floats:
         """Copy rows by position, in order."""
@@ -332,12 +338,12 @@ class Spread:
         return np.asarray(steps.added(*found))
 
     def uses(self, codes: Codes, n_codewords: int, selection: str) -> NDArray[np.uint64]:
-        """Count the rows that use each codeword, (M·K,); for one shared codebook, (K,)."""
-        found = self._sums(steps.uses, codes, lambda _, own: (own, n_codewords, selection))
+        """Count the rows of any weight that use each codeword, (M·K,); for one shared codebook, (K,)."""
+        found = self._sums(steps.uses, codes, lambda held, own: (held, own, n_codewords, selection))
         return np.asarray(sum(found[1:], found[0]))
 
     def worst(self, objective: Objective, codebooks: Floats, codes: Codes, count: int) -> Worst:
-        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows with the largest losses."""
+        """Return errors, vectors (r, d) and codes (r, M) of the `count` rows of any weight with the largest losses."""
         shared = self.engine.share(codebooks)
         found = self._sums(steps.worst, codes, lambda held, own: (held, objective, shared, own, count))
         return steps.merged_worst(found, count, (self.dim, len(codebooks)))

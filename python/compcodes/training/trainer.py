@@ -228,7 +228,8 @@ class Trainer:
         if self._halves(init):
             return self._in_halves()
         sizes = self.n_codebooks, self.n_codewords, self.selection, self.seed
-        sample = self.shards.sample(_core.sample_rows(*self.shards.shape, self.n_codewords, self.seed))
+        drawn = _core.sample_rows(*self.shards.shape, self.shards.weights, self.n_codewords, self.seed)
+        sample = self.shards.sample(drawn)
         if init == "random":
             return _finite(_core.random_vectors(sample, *sizes))
         return _finite(_core.residual_kmeans(sample, *sizes, self.n_jobs, directions=self.objective.directions))

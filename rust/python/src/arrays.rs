@@ -101,8 +101,9 @@ impl Vectors for OwnedSome<'_> {
 }
 
 /// Some rows of an array (n, d), by position: the core reads them in place, without a copy.
-#[pyclass(frozen, module = "compcodes._core")]
+#[pyclass(frozen, subclass, module = "compcodes._core")]
 pub(crate) struct SomeRows {
+    #[pyo3(get)]
     array: Py<PyAny>,
     rows: Vec<usize>,
     dim: usize,
@@ -294,6 +295,11 @@ pub(crate) fn weights_of<'py>(
     weights: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<PyReadonlyArray1<'py, f64>>> {
     weights.map(|weights| numbers(weights, "sample_weight")).transpose()
+}
+
+/// The weights of rows, copied, if there are any.
+pub(crate) fn owned_weights(weights: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<f64>>> {
+    Ok(weights_of(weights)?.map(|weights| weights.as_array().to_vec()))
 }
 
 /// The weights in the form the core takes; they are copied only if they are not contiguous.

@@ -1,6 +1,6 @@
 //! Initial codebooks for training: by k-means, or from random vectors.
 
-use crate::arrays::{Rows, directions, numbers};
+use crate::arrays::{Rows, directions, owned_weights};
 use crate::encoders::selection;
 use crate::errors::to_python;
 use crate::run::run;
@@ -14,15 +14,17 @@ type Callback<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// The rows that initial codebooks are computed from, (r,) i64, in order.
 #[pyfunction]
-pub(crate) fn sample_rows(
-    py: Python<'_>,
+pub(crate) fn sample_rows<'py>(
+    py: Python<'py>,
     n: usize,
     dim: usize,
+    weights: Option<Any<'_, 'py>>,
     n_codewords: usize,
     seed: u64,
-) -> Bound<'_, PyArray1<i64>> {
-    let rows = init::sample_rows(n, dim, n_codewords, seed);
-    rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let weights = owned_weights(weights)?;
+    let rows = init::sample_rows(n, dim, weights.as_deref(), n_codewords, seed);
+    Ok(rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py))
 }
 
 /// Whether noise may do more harm than good in training n vectors: they are trained on without it too.
@@ -61,8 +63,7 @@ pub(crate) fn halves_sample<'py>(
     n_codewords: usize,
     seed: u64,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f64>>>)> {
-    let weights = weights.map(|array| numbers(array, "sample_weight")).transpose()?;
-    let weights = weights.as_ref().map(|weights| weights.as_array().to_vec());
+    let weights = owned_weights(weights)?;
     let drawn = py.detach(|| train::halves::sample(n, dim, weights.as_deref(), n_codewords, seed));
     let (rows, weights) = drawn.map_err(to_python)?;
     let rows: Vec<i64> = rows.into_iter().map(|row| row as i64).collect();

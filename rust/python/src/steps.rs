@@ -1,6 +1,6 @@
 //! The steps of training, one function each.
 
-use crate::arrays::{Rows, codebooks, codes, directions, in_a_row, numbers, weights_of};
+use crate::arrays::{Rows, codebooks, codes, directions, in_a_row, numbers, owned_weights, weights_of};
 use crate::encoders::{encoding, objective, selection};
 use crate::errors::to_python;
 use crate::lists::Lists;
@@ -131,17 +131,20 @@ pub(crate) fn rotated<'py>(
     Ok(rotated.into_pyarray(py))
 }
 
-/// How many rows use each codeword, (M·K,) u64; for one shared codebook, (K,).
+/// How many rows that have any weight use each codeword, (M·K,) u64; for one shared codebook, (K,).
 #[pyfunction]
+#[pyo3(signature = (codes, n_codewords, selection, weights=None))]
 pub(crate) fn uses<'py>(
     py: Python<'py>,
     codes: Any<'_, 'py>,
     n_codewords: usize,
     selection: &str,
+    weights: Option<Any<'_, 'py>>,
 ) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let (codes, shared) = (self::codes(codes, "codes")?, self::selection(selection)?.is_shared());
+    let weights = owned_weights(weights)?;
     let codes = codes.as_array();
-    let uses = py.detach(|| seeding::uses(codes, n_codewords, shared));
+    let uses = py.detach(|| seeding::uses(codes, weights.as_deref(), n_codewords, shared));
     Ok(uses.map_err(to_python)?.into_pyarray(py))
 }
 
@@ -235,8 +238,14 @@ impl PyMoments {
 
 /// The rows, out of `n`, that mean and spread are computed from, (r,) i64, in order.
 #[pyfunction]
-pub(crate) fn moment_rows(py: Python<'_>, n: usize) -> Bound<'_, PyArray1<i64>> {
-    moments::rows(n).map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py)
+pub(crate) fn moment_rows<'py>(
+    py: Python<'py>,
+    n: usize,
+    weights: Option<Any<'_, 'py>>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let weights = owned_weights(weights)?;
+    let rows = moments::rows(n, weights.as_deref());
+    Ok(rows.into_iter().map(|row| row as i64).collect::<Vec<_>>().into_pyarray(py))
 }
 
 /// Weight of the pull of codewords to the mean of their codebook, in the unit of the diagonal of A.
@@ -314,8 +323,7 @@ pub(crate) fn part<'py>(
     seed: u64,
     iteration: usize,
 ) -> PyResult<Option<(Bound<'py, PyArray1<i64>>, Option<Bound<'py, PyArray1<f64>>>)>> {
-    let weights = weights.map(|array| numbers(array, "sample_weight")).transpose()?;
-    let weights = weights.as_ref().map(|weights| weights.as_array().to_vec());
+    let weights = owned_weights(weights)?;
     let drawn = py
         .detach(|| compcodes::train::parts::drawn(n, weights.as_deref(), n_codewords, seed, iteration))
         .map_err(to_python)?;

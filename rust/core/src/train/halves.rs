@@ -8,6 +8,7 @@
 //! all iterations see, the result was as often worse as better, and there is less to save.
 
 use super::parts::{self, Part};
+use super::weights::weighing;
 use crate::error::Result;
 
 /// Codewords up to which all codebooks are started together: their Gram matrix stays in the caches near a core.
@@ -42,8 +43,7 @@ pub fn iterations(anneal: usize) -> usize {
 pub fn sample(n: usize, dim: usize, weights: Option<&[f64]>, n_codewords: usize, seed: u64) -> Result<Part> {
     let most = (SAMPLE_NUMBERS / dim.max(1)).clamp(n_codewords, SAMPLE * n_codewords);
     Ok(parts::draw(n, weights, most, seed, DRAW)?.unwrap_or_else(|| {
-        let rows: Vec<usize> =
-            (0..n).filter(|&row| weights.is_none_or(|weights| weights[row] > 0.0)).collect();
+        let rows = weighing(n, weights);
         let weights = weights.map(|weights| rows.iter().map(|&row| weights[row]).collect());
         (rows, weights)
     }))

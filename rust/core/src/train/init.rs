@@ -6,6 +6,7 @@ use crate::error::{Error, Result, argument};
 use crate::monitor::Monitor;
 use crate::train::equations::{NormalEquations, too_large};
 use crate::train::reseed::{reseed, uses, worst};
+use crate::train::weights::weighing;
 use crate::vectors::basis::Directions;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array2, Array3, Axis, s};
@@ -19,19 +20,26 @@ const ROUNDS: usize = 10;
 /// At most this many numbers are sampled (256 MB), but at least one vector per codeword.
 const SAMPLE_NUMBERS: usize = 1 << 26;
 
-/// The rows, in order, that initial codebooks are computed from, out of n vectors of `dim` numbers: a random sample if
-/// there are more than 64 per codeword.
+/// The rows, in order, that initial codebooks are computed from, out of n vectors of `dim` numbers: those that have any
+/// weight, or a random sample of them if there are more than 64 per codeword.
 #[must_use]
-pub fn sample_rows(n: usize, dim: usize, n_codewords: usize, seed: u64) -> Vec<usize> {
+pub fn sample_rows(
+    n: usize,
+    dim: usize,
+    weights: Option<&[f64]>,
+    n_codewords: usize,
+    seed: u64,
+) -> Vec<usize> {
+    let weighing = weighing(n, weights);
     let limit = (SAMPLE_NUMBERS / dim.max(1)).clamp(n_codewords, SAMPLE * n_codewords);
-    if n <= limit {
-        return (0..n).collect();
+    if weighing.len() <= limit {
+        return weighing;
     }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(1); // of its own: what follows does not depend on whether a sample was drawn
-    let mut rows = index::sample(&mut rng, n, limit).into_vec();
-    rows.sort_unstable();
-    rows
+    let mut places = index::sample(&mut rng, weighing.len(), limit).into_vec();
+    places.sort_unstable();
+    places.into_iter().map(|place| weighing[place]).collect()
 }
 
 /// Codebooks by *residual k-means*: the first by k-means of the vectors, each further one by k-means of the residuals
@@ -192,7 +200,7 @@ fn kmeans(
             monitor,
         )?;
         let errors = errors.as_slice().expect("contiguous");
-        let uses = uses(codes.view(), size, false)?;
+        let uses = uses(codes.view(), None, size, false)?;
         let unused = uses.iter().filter(|&&count| count == 0).count();
         book = reseed(&means, &uses, &worst(&x.view(), codes.view(), errors, unused)?, false)?;
         codes = Encoder::new(&book, Selection::Group)?.encode(&x.view(), monitor)?;

@@ -229,7 +229,7 @@ impl<'a, S: Shards> TrainingRun<'a, S> {
         let &Training { n_codebooks: m, n_codewords: k, selection, seed, .. } = self.training;
         let (n, d) = self.shards.shape();
         let in_halves = self.training.in_halves(self.shards.weighing());
-        let sample = || self.shards.sample(&init::sample_rows(n, d, k, seed));
+        let sample = || self.shards.sample(&init::sample_rows(n, d, self.shards.weights(), k, seed));
         let codebooks = match &self.training.init {
             Init::Codebooks(codebooks) => codebooks.clone(),
             Init::Random => init::random_vectors(&sample()?.view(), m, k, selection, seed)?,
@@ -429,6 +429,28 @@ mod tests {
             let (one, three) = (on(1), on(3));
             assert_eq!(one.codebooks, three.codebooks);
             assert_eq!(one.codes, three.codes);
+        }
+    }
+
+    #[test]
+    fn vectors_without_weight_change_nothing() {
+        let some = pseudo(400, 6);
+        let others = pseudo(4000, 6).mapv(|x| 1e3 * x + 77.0);
+        let x = ndarray::concatenate(Axis(0), &[others.view(), some.view()]).unwrap();
+        let weights: Vec<f64> = (0..4400).map(|row| if row < 4000 { 0.0 } else { 1.0 }).collect();
+        for init in [Init::Residual, Init::Random] {
+            let sizes = Training { n_codebooks: 3, n_codewords: 24, anneal: 3, init, ..Default::default() };
+            let trained = |x: &Array2<f32>, weights: Option<Vec<f64>>| {
+                let x = x.view();
+                let local = Local::new(&x, weights).unwrap().weighted_by_norm(2.0, None, &()).unwrap();
+                train_on(&local, &Training { max_iter: Some(2), ..sizes.clone() }, &()).unwrap()
+            };
+            let (all, alone) = (trained(&x, Some(weights.clone())), trained(&some, None));
+            assert!((all.history[0] / alone.history[0] - 1.0).abs() < 1e-6);
+            assert_eq!(all.history.len(), alone.history.len());
+            assert_eq!(all.codes.slice(ndarray::s![4000.., ..]), alone.codes);
+            let difference = all.codebooks.view().to_owned() - alone.codebooks.view();
+            assert!(difference.iter().all(|difference| difference.abs() < 1e-3));
         }
     }
 

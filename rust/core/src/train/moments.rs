@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::monitor::Monitor;
-use crate::train::weights::check_weights;
+use crate::train::weights::{check_weights, weighing};
 use crate::vectors::basis::Directions;
 use crate::vectors::{Vectors, read_finite};
 use ndarray::{Array1, Array2, ArrayView1, Zip};
@@ -12,15 +12,18 @@ const ROWS: usize = 20_000;
 /// Rows that are summed separately.
 const CHUNK: usize = 64;
 
-/// The rows, out of `n`, that are examined, in order: fewer than 40,000.
-pub fn rows(n: usize) -> impl Iterator<Item = usize> {
-    (0..n).step_by((n / ROWS).max(1))
+/// The rows, out of `n`, that are examined, in order: fewer than 40,000 of those that have any weight.
+#[must_use]
+pub fn rows(n: usize, weights: Option<&[f64]>) -> Vec<usize> {
+    let rows = weighing(n, weights);
+    let step = (rows.len() / ROWS).max(1);
+    rows.into_iter().step_by(step).collect()
 }
 
 /// Sums over some rows, from which mean and variance follow. Those of shards are merged.
 #[derive(Clone, Debug)]
 pub struct Moments {
-    /// The number of rows.
+    /// The number of rows that have any weight.
     pub rows: f64,
     /// Σ w over all rows.
     pub weight: f64,
@@ -47,12 +50,10 @@ impl Moments {
         let stretched = directions.map(|directions| directions.stretched(x)).transpose()?;
         let x = stretched.as_ref().map_or(x, |stretched| stretched as &dyn Vectors);
         let (n, d) = (x.n(), x.dim());
-        let rows: Vec<usize> = rows(n).collect();
+        let rows = rows(n, weights);
         let mut moments = Self::none(d);
-        moments.rows = n as f64;
+        moments.rows = weighing(n, weights).len() as f64;
         moments.weight = weights.map_or(n as f64, |weights| weights.iter().sum());
-        // If all examined rows have weight 0, they count equally.
-        let weights = weights.filter(|weights| rows.iter().any(|&row| weights[row] > 0.0));
         let mut buffer = Array2::<f32>::zeros((CHUNK, d));
         for rows in rows.chunks(CHUNK) {
             for (mut x_row, &row) in buffer.outer_iter_mut().zip(rows) {
@@ -83,7 +84,7 @@ impl Moments {
         self.seen = seen;
     }
 
-    /// Mean weight of a row.
+    /// Mean weight of the rows that have any.
     #[must_use]
     pub fn mean_weight(&self) -> f64 {
         self.weight / self.rows
@@ -156,10 +157,7 @@ mod tests {
         let mut merged = of(0..300);
         merged.merge(&of(300..1000));
         for moments in [merged, of(0..1000)] {
-            assert_eq!(
-                (moments.rows, moments.weight, moments.mean_weight()),
-                (1000.0, total, total / 1000.0)
-            );
+            assert_eq!((moments.rows, moments.weight, moments.mean_weight()), (750.0, total, total / 750.0));
             for (column, deviation) in x.axis_iter(Axis(1)).zip(moments.deviation()) {
                 let pairs = || column.iter().zip(&weights);
                 let mean = pairs().map(|(x, w)| x * w).sum::<f64>() / total;

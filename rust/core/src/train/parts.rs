@@ -1,6 +1,7 @@
 //! Random parts of the vectors, one per iteration with noise: codebooks that are moved about by noise need only enough
 //! vectors to tell where they should be, and a new part each time keeps them from fitting one part.
 
+use super::weights::weighing;
 use crate::error::{Result, argument};
 use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
@@ -66,7 +67,7 @@ pub(super) fn draw(
     if weights.len() != n {
         return Err(argument!("sample_weight", "has {} entries, X has {n} rows", weights.len()));
     }
-    let mut rows: Vec<usize> = (0..n).filter(|&row| weights[row] > 0.0).collect();
+    let mut rows = weighing(n, Some(weights));
     if rows.len() <= count {
         return Ok(None);
     }

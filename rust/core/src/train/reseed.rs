@@ -5,18 +5,29 @@ use crate::error::{Result, argument};
 use crate::vectors::{Subset, Vectors, read_finite};
 use ndarray::{Array2, ArrayView2, s};
 
-/// How many rows use each codeword, M·K numbers; for a `shared` codebook K numbers, counting all places.
+/// How many rows that have any weight use each codeword, M·K numbers; for a `shared` codebook K numbers, counting all
+/// places. `weights` are 1 if not given.
 ///
 /// # Errors
-/// A code is not below K.
-pub fn uses(codes: ArrayView2<'_, u8>, n_codewords: usize, shared: bool) -> Result<Vec<u64>> {
+/// A code is not below K, or there is not one weight per row.
+pub fn uses(
+    codes: ArrayView2<'_, u8>,
+    weights: Option<&[f64]>,
+    n_codewords: usize,
+    shared: bool,
+) -> Result<Vec<u64>> {
+    if let Some(weights) = weights.filter(|weights| weights.len() != codes.nrows()) {
+        let (entries, rows) = (weights.len(), codes.nrows());
+        return Err(argument!("sample_weight", "has {entries} entries, there are {rows} codes"));
+    }
     let mut uses = vec![0; if shared { n_codewords } else { codes.ncols() * n_codewords }];
     for (row, code) in codes.outer_iter().enumerate() {
+        let counts = weights.is_none_or(|weights| weights[row] > 0.0);
         for (m, &k) in code.iter().enumerate() {
             if usize::from(k) >= n_codewords {
                 return Err(argument!("codes", "row {row} names codeword {k}, there are {n_codewords}"));
             }
-            uses[if shared { 0 } else { m * n_codewords } + usize::from(k)] += 1;
+            uses[if shared { 0 } else { m * n_codewords } + usize::from(k)] += u64::from(counts);
         }
     }
     Ok(uses)
@@ -114,8 +125,10 @@ mod tests {
         let codebooks = Codebooks::new(array![[[0.0], [9.0]], [[1.0], [2.0]]]).unwrap();
         let x = array![[1.0f32], [7.0]];
         let codes = array![[0u8, 0], [0, 1]];
-        let uses = uses(codes.view(), 2, false).unwrap();
+        let uses = uses(codes.view(), None, 2, false).unwrap();
         assert_eq!(uses, [2, 0, 1, 1]);
+        assert_eq!(super::uses(codes.view(), Some(&[0.0, 0.5]), 2, false).unwrap(), [1, 0, 0, 1]);
+        assert!(super::uses(codes.view(), Some(&[1.0]), 2, false).is_err());
         let worst = worst(&x.view(), codes.view(), &[0.0, 25.0], 3).unwrap();
         assert_eq!(
             (&worst.errors[..], &worst.vectors, &worst.codes),

@@ -13,7 +13,7 @@ use crate::train::weights::{by_norm, check_weights, norms};
 use crate::vectors::basis::Directions;
 use crate::vectors::rest::Rest;
 use crate::vectors::{Subset, Vectors, check_dim, read_finite};
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 use std::sync::Arc;
 
 /// Weighted vectors and their codes. The sums over parts add up to those over the whole.
@@ -148,13 +148,13 @@ pub trait Shards {
         monitor: &dyn Monitor,
     ) -> Result<Array2<f64>>;
 
-    /// How many rows use each codeword: see [`reseed::uses`].
+    /// How many rows that have any weight use each codeword: see [`reseed::uses`].
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
     fn uses(&self, codes: &Self::Codes, n_codewords: usize, shared: bool) -> Result<Vec<u64>>;
 
-    /// The `count` rows with the largest loss.
+    /// The `count` rows with the largest loss, among those that have any weight.
     ///
     /// # Errors
     /// See [`moments`](Self::moments).
@@ -291,8 +291,12 @@ impl<'a> Local<'a> {
         directions: Option<&Directions>,
         monitor: &dyn Monitor,
     ) -> Result<Self> {
-        let weights = if power == 0.0 { None } else { by_norm(&norms(&self.x, directions, monitor)?, power) };
-        let weights = match (weights, self.weights.take()) {
+        let mut found = if power == 0.0 { Vec::new() } else { norms(&self.x, directions, monitor)? };
+        if let Some(own) = &self.weights {
+            // The length of a vector without weight says nothing.
+            found.iter_mut().zip(own).filter(|(_, own)| **own <= 0.0).for_each(|(norm, _)| *norm = 0.0);
+        }
+        let weights = match (by_norm(&found, power), self.weights.take()) {
             (Some(mut weights), Some(own)) => {
                 weights.iter_mut().zip(&own).for_each(|(weight, own)| *weight *= own);
                 // If all weights vanish, the vectors that had weight are of zero length, or nearly so.
@@ -456,7 +460,7 @@ impl Shards for Local<'_> {
     }
 
     fn uses(&self, codes: &Self::Codes, n_codewords: usize, shared: bool) -> Result<Vec<u64>> {
-        reseed::uses(codes.view(), n_codewords, shared)
+        reseed::uses(codes.view(), self.weights.as_deref(), n_codewords, shared)
     }
 
     fn worst(
@@ -467,7 +471,14 @@ impl Shards for Local<'_> {
         count: usize,
         monitor: &dyn Monitor,
     ) -> Result<Worst> {
-        let errors = self.errors(objective, codebooks, codes, monitor)?;
+        let mut errors = self.errors(objective, codebooks, codes, monitor)?;
+        if let Some(weights) = &self.weights {
+            errors.zip_mut_with(&ArrayView1::from(weights), |error, &weight| {
+                if weight <= 0.0 {
+                    *error = 0.0
+                }
+            });
+        }
         let errors = errors.as_slice().expect("contiguous");
         self.with_rest(None, |x| reseed::worst(x, codes.view(), errors, count))
     }

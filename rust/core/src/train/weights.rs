@@ -39,6 +39,11 @@ pub fn norms(x: &dyn Vectors, directions: Option<&Directions>, monitor: &dyn Mon
     Ok(norms)
 }
 
+/// The rows, out of `n`, that have any weight, in order; `weights` are 1 if not given.
+pub(super) fn weighing(n: usize, weights: Option<&[f64]>) -> Vec<usize> {
+    (0..n).filter(|&row| weights.is_none_or(|weights| weights[row] > 0.0)).collect()
+}
+
 /// The largest share of Σ w‖x‖² that one row may have: the maximum in the data sets that were tried is 0.092, for w =
 /// ‖x‖⁴.
 const SHARE: f64 = 0.1;
