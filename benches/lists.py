@@ -21,6 +21,8 @@ from common import Report, parser, sift, source
 from compcodes import _core
 
 PROBES = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64, 128, 256)
+RECALLS = (0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
+"""Of the lists, by measurement in training: as many for each query as it takes."""
 K = 10
 CANDIDATES = (25, 50, 75, 100, 150, 200, 400)
 """For exact scores, of every method that takes them."""
@@ -68,17 +70,21 @@ def ours(X, learn, Q, n_lists, truth, samples, report, size, codes, keep):
     if file:
         index.save(file)
     sizes = index.list_sizes
-    default = _core.Shards([index._core], [0], [np.zeros(0, np.int64)]).probes(recall=0.95)
+    shards = _core.Shards([index._core], [0], [np.zeros(0, np.int64)])
+    lists = lambda recall: shards.probes(np.asarray(Q, np.float32), recall=recall)  # noqa: E731
     report(
         f"compcodes {codes}: {how}; largest list {sizes.max() / sizes.mean():.1f} times the mean, "
-        f"drift {index.drift:.2f}, recall=0.95 goes through {default} lists\n"
+        f"drift {index.drift:.2f}, recall=0.95 goes through {lists(0.95).mean():.1f} lists\n"
     )
-    probes = [n for n in PROBES if n < n_lists] + [n_lists]
+    counts = [n for n in PROBES if n < n_lists] + [n_lists]
+    reaches = {n: {"n_probe": n} for n in counts}
+    for recall in RECALLS:
+        reaches[f"{lists(recall).mean():.1f} for {recall}"] = {"recall": recall}
     name = f"compcodes {codes}"
-    yield from rows(f"{name}, codes", lambda n: index.search(Q, K, n_probe=n)[1], probes, truth, len(Q))
+    yield from rows(f"{name}, codes", lambda n: index.search(Q, K, **reaches[n])[1], reaches, truth, len(Q))
     for n_candidates in CANDIDATES:
-        search = lambda n, c=n_candidates: index.search(Q, K, n_probe=n, rerank=X, n_candidates=c)[1]  # noqa: E731
-        yield from rows(f"{name}, {n_candidates} re-ranked", search, probes, truth, len(Q))
+        search = lambda n, c=n_candidates: index.search(Q, K, **reaches[n], rerank=X, n_candidates=c)[1]  # noqa: E731
+        yield from rows(f"{name}, {n_candidates} re-ranked", search, reaches, truth, len(Q))
 
 
 def without_lists(X, learn, Q, truth, samples, size):

@@ -63,16 +63,15 @@ class OnCluster:
     ) -> Placed:
         """Find the k best: scores and positions."""
         limits, n_lists = (filter, exclude), self.now.manifest.n_lists
-        n = self.now.shards.probes(n_probe, recall)
-        if n is None or n == n_lists or not self.cuts:
+        ends = self.now.shards.probes(queries, n_probe, recall, n_jobs)
+        if ends is None or (ends == n_lists).all() or not self.cuts:
             return self._best("search", queries, k, limits, report, (n_lists,))
-        ends = np.full(len(queries), n)
         scores, positions = self._best("search", queries, k, limits, report, (None, None, ends))
         short = np.flatnonzero((positions < 0).any(axis=1))
         if len(short):
             some, limits = queries[short], (_of_queries(filter, short), _of_queries(exclude, short))
             counts = np.cumsum(sum(self._ask("list_counts", some, (), limits, None)[0]), axis=1, dtype=np.int64)
-            ends = np.maximum(n, (counts < k).sum(axis=1) + 1)
+            ends = np.maximum(ends[short], (counts < k).sum(axis=1) + 1)
             again = self._best("search", some, k, limits, None, (None, None, ends))
             scores[short], positions[short] = again
         return scores, positions

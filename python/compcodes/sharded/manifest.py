@@ -106,6 +106,8 @@ def fingerprint(codebooks: NDArray[np.float32], lists: _core.Lists | None = None
         for part in parts:
             array = np.ascontiguousarray(part, dtype="<f4")  # of which files keep as much
             digest.update(repr(array.shape).encode() + array.tobytes())
+        if lists.gaps:
+            digest.update(b"gaps" + np.ascontiguousarray(lists.gaps, dtype="<f4").tobytes())
         if not lists.by_residual:
             digest.update(b"whole")
     return digest.hexdigest()

@@ -41,6 +41,10 @@ BONUSES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
 """Fractions of the spread of a list that are tried as additions to its products."""
 RECALL = 0.95
 """The recall that this fraction is chosen for."""
+BEST = 5
+"""Gaps are below the mean score of this many best lists, as in `index/probing.rs`."""
+POINTS = 64
+"""Points of the curves that are kept."""
 PIECE = 1 << 14
 """Vectors that are converted at once."""
 
@@ -252,21 +256,22 @@ def _measured(run: _Run, shards: Divided, listed: Any, made: _core.Lists, querie
         kept = nearest != asked[:, None]
         found = np.where(kept, found, -1)
     spread = _spread(made, base, of, run.n_jobs)
-    best: tuple[float, float, Doubles] | None = None
+    best: tuple[float, float, Doubles, Doubles] | None = None
     for bonus in BONUSES if run.metric != "l2" else BONUSES[:1]:
-        curve = _curve(_scores(made, queries, run.metric, bonus * spread), found, shares)
+        scores = _scores(made, queries, run.metric, bonus * spread)
+        curve = _curve(scores, found, shares)
         enough = int(np.searchsorted(curve[1], RECALL))
         cost = float(curve[2][min(enough, n_lists - 1)])
         if best is None or cost < best[0]:
-            best = cost, bonus, curve[1]
+            best = cost, bonus, curve[1], scores
     assert best is not None
-    _, bonus, recall = best
-    counts = np.unique(np.geomspace(1, n_lists, 64).round().astype(int))
+    _, bonus, recall, scores = best
+    counts = np.unique(np.geomspace(1, n_lists, POINTS).round().astype(int))
     reach = np.stack([counts, recall[counts - 1]], axis=1)
     reach[-1, 1] = 1.0
-    return _core.Lists(
-        made.centroids, made.eta, (bonus * spread).astype(np.float32), shares, np.ascontiguousarray(reach)
-    )
+    unit = 1.0 if run.metric == "l2" else np.linalg.norm(queries.astype(np.float64), axis=1)
+    bonuses, gaps = (bonus * spread).astype(np.float32), _gaps(scores, found, unit)
+    return _core.Lists(made.centroids, made.eta, bonuses, shares, np.ascontiguousarray(reach), True, gaps)
 
 
 def _spread(made: _core.Lists, base: Floats, of: NDArray[np.int64], n_jobs: int | None) -> Floats:
@@ -301,6 +306,23 @@ def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> tuple[A
     hits = np.bincount(at[known], minlength=order.shape[1])
     recall = np.cumsum(hits) / max(1, known.sum())
     return order, recall, np.cumsum(shares[order].mean(axis=0, dtype=np.float64))
+
+
+def _gaps(scores: Doubles, found: NDArray[np.int64], unit: Doubles | float) -> Doubles:
+    """Return ascending gaps below the best lists, and the share of what should be found in lists within each."""
+    best = -np.partition(-scores, min(BEST, scores.shape[1]) - 1, axis=1)[:, :BEST]
+    own = np.take_along_axis(scores, np.where(found >= 0, found, 0), axis=1)
+    gaps = (best.mean(axis=1)[:, None] - own) / np.maximum(unit, np.finfo(np.float32).tiny)[..., None]
+    gaps[own == best.max(axis=1)[:, None]] = gaps.min(initial=0.0)  # the best list is always searched
+    with np.errstate(over="ignore"):
+        ordered = np.sort(gaps[found >= 0]).astype(np.float32)  # of which files keep as much
+    n = len(ordered)
+    if n == 0 or not np.isfinite(ordered).all():
+        return np.zeros((0, 2))
+    rest = np.concatenate([np.linspace(0.9, 0.1, POINTS // 4), np.geomspace(0.1, 1 / n, POINTS)])
+    at = np.unique(np.clip(np.ceil((1 - rest) * n).astype(int) - 1, 0, n - 1))
+    at = at[np.append(np.diff(ordered[at]) > 0, True)]
+    return np.stack([ordered[at], (at + 1) / n], axis=1)
 
 
 def based(shards: Local, made: _core.Lists, lists: NDArray[np.int64]) -> Local:

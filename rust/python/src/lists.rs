@@ -36,9 +36,9 @@ fn as_i64(lists: Vec<u32>) -> Vec<i64> {
 }
 
 /// Centroids (n, d) f32, the η of the loss that assigns vectors to lists, and what training learned about them: numbers
-/// that are added to the product with a query of length 1 when lists are chosen, the share of vectors in each, and (r,
-/// 2) numbers of lists with the share of the nearest vectors in them. With `by_residual`, approximations start from the
-/// centroid.
+/// that are added to the product with a query of length 1 when lists are chosen, the share of vectors in each, (r, 2)
+/// numbers of lists with the share of the nearest vectors in them, and (g, 2) gaps below the best lists with the same.
+/// With `by_residual`, approximations start from the centroid.
 #[pyclass(frozen, module = "compcodes._core")]
 #[derive(Clone)]
 pub(crate) struct Lists {
@@ -48,7 +48,7 @@ pub(crate) struct Lists {
 #[pymethods]
 impl Lists {
     #[new]
-    #[pyo3(signature = (centroids, eta=1.0, bonuses=None, shares=None, reach=None, by_residual=true))]
+    #[pyo3(signature = (centroids, eta=1.0, bonuses=None, shares=None, reach=None, by_residual=true, gaps=None))]
     fn new(
         centroids: PyReadonlyArray2<'_, f32>,
         eta: f64,
@@ -56,6 +56,7 @@ impl Lists {
         shares: Option<PyReadonlyArray1<'_, f32>>,
         reach: Option<PyReadonlyArray2<'_, f64>>,
         by_residual: bool,
+        gaps: Option<PyReadonlyArray2<'_, f64>>,
     ) -> PyResult<Self> {
         let make = || {
             let mut made = Centroids::new(centroids.as_array().to_owned())?;
@@ -71,6 +72,10 @@ impl Lists {
                 made =
                     made.with_reach(rows.outer_iter().map(|row| (row[0] as usize, row[1] as f32)).collect())?;
             }
+            if let Some(gaps) = &gaps {
+                let rows = gaps.as_array();
+                made = made.with_gaps(rows.outer_iter().map(|row| (row[0] as f32, row[1] as f32)).collect())?;
+            }
             Ok(if by_residual { made } else { made.of_whole() })
         };
         Ok(Self { centroids: make().map_err(to_python)? })
@@ -85,8 +90,13 @@ impl Lists {
         let (py, own) = (slf.py(), slf.get());
         let reach: Vec<f64> =
             own.centroids.reach().iter().flat_map(|&(n, share)| [n as f64, share.into()]).collect();
-        let reach = Array2::from_shape_vec((reach.len() / 2, 2), reach).expect("two each").into_pyarray(py);
-        let parts = (own.centroids(py), own.eta(), own.bonuses(py), own.shares(py), reach, own.by_residual());
+        let gaps: Vec<f64> =
+            own.centroids.gaps().iter().flat_map(|&(gap, share)| [gap.into(), share.into()]).collect();
+        let pairs = |numbers: Vec<f64>| {
+            Array2::from_shape_vec((numbers.len() / 2, 2), numbers).expect("two each").into_pyarray(py)
+        };
+        let (bonuses, shares, by_residual) = (own.bonuses(py), own.shares(py), own.by_residual());
+        let parts = (own.centroids(py), own.eta(), bonuses, shares, pairs(reach), by_residual, pairs(gaps));
         Ok((slf.get_type().into_any(), parts.into_pyobject(py)?.into_any()))
     }
 
@@ -115,6 +125,12 @@ impl Lists {
     #[getter]
     fn reach(&self) -> Vec<(usize, f32)> {
         self.centroids.reach().to_vec()
+    }
+
+    /// Gaps, and shares.
+    #[getter]
+    fn gaps(&self) -> Vec<(f32, f32)> {
+        self.centroids.gaps().to_vec()
     }
 
     /// Whether approximations start from the centroid.

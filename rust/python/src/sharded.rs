@@ -92,10 +92,21 @@ impl Shards {
         Some(sizes.into_iter().map(|size| size as i64).collect::<Vec<_>>().into_pyarray(py))
     }
 
-    /// How many lists a search covers, if they hold enough vectors; `None` without lists.
-    #[pyo3(signature = (n_probe=None, recall=None))]
-    fn probes(&self, n_probe: Option<usize>, recall: Option<f32>) -> Option<usize> {
-        self.shards.probes(reach(n_probe, recall))
+    /// How many lists each query searches, (nq,) i64, if they hold enough vectors; `None` without lists.
+    #[pyo3(signature = (queries, n_probe=None, recall=None, n_jobs=None))]
+    fn probes<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Any<'_, 'py>,
+        n_probe: Option<usize>,
+        recall: Option<f32>,
+        n_jobs: Option<i64>,
+    ) -> PyResult<Option<Ids<'py>>> {
+        let (queries, reach) = (self::queries(queries)?, reach(n_probe, recall));
+        let queries = queries.as_array();
+        let probes = run(py, n_jobs, None, |monitor| self.shards.probes(queries, reach, monitor))?;
+        let as_ids = |probes: Vec<usize>| probes.into_iter().map(|n| n as i64).collect::<Vec<_>>();
+        Ok(probes.map(|probes| as_ids(probes).into_pyarray(py)))
     }
 
     /// The positions of ids, or of keys, (n,) i64; −1 for those that do not exist.

@@ -16,6 +16,9 @@ pub const MAX_LISTS: usize = 1 << 20;
 
 /// A number of lists searched, and the share of the nearest vectors that they hold.
 pub type Reached = (usize, f32);
+/// How far below the best lists a list may score to be searched, and the share of the nearest vectors that such lists
+/// hold.
+pub type Gap = (f32, f32);
 
 /// One centroid per list: x ≈ centroid + Σ codewords; or x ≈ Σ codewords, see [`of_whole`](Self::of_whole).
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +28,7 @@ pub struct Centroids {
     bonuses: Vec<f32>,
     shares: Vec<f32>,
     reach: Vec<Reached>,
+    gaps: Vec<Gap>,
     by_residual: bool,
 }
 
@@ -51,6 +55,7 @@ impl Centroids {
             bonuses: vec![0.0; n],
             shares: vec![1.0 / n as f32; n],
             reach: Vec::new(),
+            gaps: Vec::new(),
             by_residual: true,
         })
     }
@@ -107,6 +112,22 @@ impl Centroids {
             return Err(argument!("reach", "is {reach:?}: want ascending numbers of lists and shares"));
         }
         self.reach = reach;
+        Ok(self)
+    }
+
+    /// Sets the share of the nearest vectors in the lists that score at most a *gap* below the mean of a query's five
+    /// best, measured for several gaps. A gap is a multiple of ‖q‖ among inner products and cosines, and a difference of
+    /// −½‖q − centroid‖² among distances.
+    ///
+    /// # Errors
+    /// The gaps are not finite and ascending, or the shares are not ascending from 0 to 1.
+    pub fn with_gaps(mut self, gaps: Vec<Gap>) -> Result<Self> {
+        let ascends = gaps.is_sorted_by(|a, b| a.0 <= b.0 && a.1 < b.1);
+        let fits = |(gap, share): &Gap| gap.is_finite() && (0.0..=1.0).contains(share);
+        if !ascends || !gaps.iter().all(fits) {
+            return Err(argument!("gaps", "are {gaps:?}: want ascending finite numbers and shares"));
+        }
+        self.gaps = gaps;
         Ok(self)
     }
 
@@ -168,6 +189,22 @@ impl Centroids {
     #[must_use]
     pub fn reach(&self) -> &[Reached] {
         &self.reach
+    }
+
+    /// See [`with_gaps`](Self::with_gaps).
+    #[must_use]
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// The gap so that the lists of a query hold `recall` of the nearest vectors; `None` if it was not measured, or no
+    /// gap was found to suffice.
+    #[must_use]
+    pub fn gap_for(&self, recall: f32) -> Option<f32> {
+        let at = self.gaps.iter().position(|&(_, share)| share >= recall).filter(|_| recall < 1.0)?;
+        let (gap, share) = self.gaps[at];
+        let Some((before, low)) = at.checked_sub(1).map(|at| self.gaps[at]) else { return Some(gap) };
+        Some(before + (gap - before) * (recall - low) / (share - low))
     }
 
     /// How many lists to search so that they hold `recall` of the nearest vectors; all lists if no smaller number was
@@ -291,6 +328,19 @@ mod tests {
         };
         let want: Vec<u32> = x.as_slice().unwrap().as_chunks().0.iter().map(|x| brute(x) as u32).collect();
         assert_eq!(lists(&centroids), want);
+    }
+
+    #[test]
+    fn gaps_follow_what_was_measured() {
+        let centroids = Centroids::new(Array2::zeros((100, 1))).unwrap();
+        assert_eq!(centroids.gap_for(0.9), None);
+        let centroids = centroids.with_gaps(vec![(-1.0, 0.5), (2.0, 0.75), (6.0, 0.875)]).unwrap();
+        let gaps = [0.1, 0.5, 0.625, 0.75, 0.8125, 0.875].map(|recall| centroids.gap_for(recall).unwrap());
+        assert_eq!(gaps, [-1.0, -1.0, 0.5, 2.0, 4.0, 6.0]);
+        assert_eq!((centroids.gap_for(0.9), centroids.gap_for(1.0)), (None, None));
+        for refused in [vec![(2.0, 0.5), (1.0, 0.8)], vec![(f32::NAN, 0.5)], vec![(0.0, 1.5)], vec![(0.0, 0.5); 2]] {
+            assert!(centroids.clone().with_gaps(refused).is_err());
+        }
     }
 
     #[test]

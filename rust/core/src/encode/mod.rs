@@ -33,7 +33,7 @@ mod target;
 mod unit;
 
 pub(crate) use centroids::checked as checked_lists;
-pub use centroids::{Centroids, MAX_LISTS, Reached};
+pub use centroids::{Centroids, Gap, MAX_LISTS, Reached};
 pub use encoder::Encoder;
 pub use encoding::{Encoding, Start};
 pub use errors::{error_bounds, errors};

@@ -137,6 +137,10 @@ pub(super) fn describe<'a>(model: &'a Model, entries: &mut Entries, tensors: &mu
         if !reach.is_empty() {
             tensors.push(Tensor::new("reach", &[reach.len() / 2, 2], reach));
         }
+        let gaps: Vec<f32> = centroids.gaps().iter().flat_map(|&(gap, share)| [gap, share]).collect();
+        if !gaps.is_empty() {
+            tensors.push(Tensor::new("gaps", &[gaps.len() / 2, 2], gaps));
+        }
     }
     if !model.parameters.is_empty() {
         put("parameters", Value::Object(model.parameters.clone()).to_string());
@@ -182,15 +186,19 @@ impl Reader<'_> {
             }
             Some((_, values)) => Ok(values),
         };
-        let reach = self.matrix("reach")?.unwrap_or_else(|| Array2::zeros((0, 2)));
-        if reach.ncols() != 2 {
-            return Err(self.error(format!("reach has shape {:?}: want (…, 2)", reach.dim())));
-        }
-        let reach = reach.outer_iter().map(|row| (row[0] as usize, row[1])).collect();
+        let pairs = |name: &str| -> Result<Vec<(f32, f32)>> {
+            let rows = self.matrix(name)?.unwrap_or_else(|| Array2::zeros((0, 2)));
+            if rows.ncols() != 2 {
+                return Err(self.error(format!("{name} has shape {:?}: want (…, 2)", rows.dim())));
+            }
+            Ok(rows.outer_iter().map(|row| (row[0], row[1])).collect())
+        };
+        let reach = pairs("reach")?.into_iter().map(|(n, share)| (n as usize, share)).collect();
         let centroids = Centroids::new(rows)?.with_loss(Loss::inner_product(self.value("lists_eta")?)?);
         let by_residual = self.optional("by_residual")?.unwrap_or(true);
         let centroids = if by_residual { centroids } else { centroids.of_whole() };
-        centroids.with_bonuses(each("bonuses")?)?.with_shares(each("shares")?)?.with_reach(reach).map(Some)
+        let centroids = centroids.with_bonuses(each("bonuses")?)?.with_shares(each("shares")?)?;
+        centroids.with_reach(reach)?.with_gaps(pairs("gaps")?).map(Some)
     }
 
     fn recipe(&self) -> Result<Recipe> {

@@ -8,7 +8,7 @@ pub use crate::codebooks::Grouping;
 use crate::codebooks::{Codebooks, Selection};
 pub(crate) use crate::encode::checked_lists;
 use crate::encode::{self, Encode, Objective, OfUnit, Target};
-pub use crate::encode::{Centroids, MAX_LISTS, Reached};
+pub use crate::encode::{Centroids, Gap, MAX_LISTS, Reached};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::train::Training;

@@ -11,7 +11,7 @@ mod allow;
 mod search;
 
 use super::keys::shown;
-use super::{Index, Reach};
+use super::Index;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::monitor::Monitor;
@@ -173,12 +173,6 @@ impl Shards {
             }
         }
         Some(sizes)
-    }
-
-    /// How many lists a search with this reach covers, if they hold enough vectors; `None` without lists.
-    #[must_use]
-    pub fn probes(&self, reach: Reach) -> Option<usize> {
-        Some(reach.lists(self.one().model.centroids.as_ref()?))
     }
 
     /// The positions of the vectors with these ids; −1 for those that do not exist.

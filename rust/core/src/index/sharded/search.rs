@@ -6,6 +6,7 @@ use crate::index::candidates::Candidates;
 use crate::index::filter::Allowed;
 use crate::index::measure::Exact;
 use crate::index::part::Part;
+use crate::index::probing::Lists;
 use crate::index::queries::{BATCH, Scored, check_finite};
 use crate::index::search::Above;
 use crate::index::whole::Whole;
@@ -238,28 +239,65 @@ impl Shards {
         allowed: Option<&Allowed>,
         monitor: &dyn Monitor,
     ) -> Result<Array2<u32>> {
-        let one = self.one();
-        let Some(centroids) = &one.model.centroids else {
+        let Some(centroids) = &self.one().model.centroids else {
             return Err(invalid!("the shards have no lists"));
         };
-        let parts = self.parts();
-        let whole = self.whole(&parts, Within { allowed, reach: Reach::All });
+        let mut counts = Array2::zeros((queries.nrows(), centroids.n_lists()));
+        let within = Within { allowed, reach: Reach::All };
+        self.with_lists(queries, within, monitor, |lists, inputs, first| {
+            let own = lists.counts(inputs, first)?;
+            counts.slice_mut(s![first..first + own.nrows(), ..]).assign(&own);
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    /// How many lists each query searches, if they hold enough vectors; `None` without lists.
+    ///
+    /// # Errors
+    /// The errors of [`Index::search`](crate::Index::search).
+    pub fn probes(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        reach: Reach,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Vec<usize>>> {
+        if self.one().model.centroids.is_none() {
+            return Ok(None);
+        }
+        let mut numbers = Vec::with_capacity(queries.nrows());
+        self.with_lists(queries, reach.into(), monitor, |lists, inputs, _| {
+            numbers.extend(lists.numbers(inputs)?);
+            Ok(())
+        })?;
+        Ok(Some(numbers))
+    }
+
+    /// Calls `f` with the lists, batches of queries as products with centroids are computed from, and the row of the
+    /// first query of each.
+    fn with_lists(
+        &self,
+        queries: ArrayView2<'_, f32>,
+        within: Within<'_>,
+        monitor: &dyn Monitor,
+        mut f: impl FnMut(&Lists<'_>, ArrayView2<'_, f32>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (one, parts) = (self.one(), self.parts());
+        let whole = self.whole(&parts, within);
         let lists = whole.lists(Scored::Approximation, Isa::current()?);
         let queries = queries.as_standard_layout();
         check_finite(&queries)?;
-        let mut counts = Array2::zeros((queries.nrows(), centroids.n_lists()));
-        let batch = lists.batch(BATCH);
+        let (batch, total) = (lists.batch(BATCH), queries.nrows() as u64);
         for (i, queries) in queries.axis_chunks_iter(Axis(0), batch).enumerate() {
             let first = i * batch;
-            monitor.report(first as u64, counts.nrows() as u64)?;
-            let own = if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
+            monitor.report(first as u64, total)?;
+            if one.side.follows_from_codes() && queries.ncols() == one.model.codebooks.dim() {
                 let (_, inputs) = Exact::new(&one.frame, &one.model, one.settings.metric, queries, first)?;
-                lists.counts(inputs.view(), first)?
+                f(&lists, inputs.view(), first)?;
             } else {
-                lists.counts(queries, first)?
-            };
-            counts.slice_mut(s![first..first + own.nrows(), ..]).assign(&own);
+                f(&lists, queries, first)?;
+            }
         }
-        Ok(counts)
+        Ok(())
     }
 }

@@ -92,7 +92,7 @@ fn filters(whole: &Index, shards: &Shards) -> Vec<(Option<Allowed>, Option<Allow
 
 fn check(whole: &Index, shards: &Shards, ks: &[usize]) {
     let queries = queries();
-    let reaches = match shards.probes(Reach::DEFAULT) {
+    let reaches = match shards.probes(queries.view(), Reach::DEFAULT, &()).unwrap() {
         Some(_) => vec![Reach::DEFAULT, Reach::Lists(1), Reach::Lists(3), Reach::All],
         None => vec![Reach::All],
     };
