@@ -8,6 +8,7 @@
     python benches/lists_scale.py memory [--n 10000000]
     python benches/lists_scale.py disk [--n 100000000]
     COMPCODES_DATA=folder python benches/lists_scale.py spilling [--n 200000]
+    COMPCODES_DATA=folder python benches/lists_scale.py probes [--n 200000]
 
 One thread and processor time, but for "disk", which is by the clock, and "building", which is too, and takes all cores.
 Vectors are noisy copies of the base set, in bytes.
@@ -26,6 +27,7 @@ import numpy as np
 
 import compcodes as cc
 from common import Report, parser, peak_memory, sift, source
+from compcodes import _core
 
 K = 10
 
@@ -308,6 +310,50 @@ def spilling(report, n, tiny):
         report.table(["each vector in", "0.80", "0.90", "0.95", "0.98"], table)
 
 
+def probes(report, n, tiny):
+    """Vectors in the lists that hold so many of the 10 nearest: the same number of lists for all queries, or by gap."""
+    from compcodes.training import lists
+    from sets import Missing, glove, gowalla
+
+    def given():
+        queries = np.asarray(sift("query", 50 if tiny else 1000), np.float32)
+        for metric in ("ip", "l2"):
+            yield f"{source()}, {metric}", np.asarray(sift("base", n), np.float32), queries, None, metric
+        for load, metrics in ((glove, ("ip", "cosine", "l2")), (gowalla, ("ip",))):
+            try:
+                one = load()
+            except Missing as missing:
+                print(missing)
+                continue
+            for metric in metrics if not tiny else ():
+                yield f"{one.name}, {metric}", one.base, one.queries[:1000], one.samples, metric
+        X, Q, samples = attention(n)
+        yield "keys, ip", X, Q, samples, "ip"
+
+    table = []
+    size = {"n_lists": "auto", "loss": "reconstruction", "anneal": 0, "max_iter": 0, "n_jobs": 1}
+    for name, X, Q, samples, metric in given():
+        X, Q = (np.ascontiguousarray(each, dtype=np.float32) for each in (X, Q))
+        model = cc.CompositionalCodes(2, 16, **size, metric=metric).fit(X, queries=samples)
+        index, made = cc.Index(model, metric=metric, n_jobs=1).add(X), model._lists
+        truth = cc.evaluate.ground_truth(X, Q, K, metric=metric)[1]
+        scores = lists._scores(made, Q, metric, made.bonuses)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        at = np.take_along_axis(np.argsort(order, axis=1), model.assign(X)[truth], axis=1)
+        passed = np.cumsum(index.list_sizes[order], axis=1)
+        held = np.cumsum(np.bincount(at.ravel(), minlength=len(made))) / at.size
+        shards = _core.Shards([index._core], [0], [np.zeros(0, np.int64)])
+        for recall in (0.8, 0.9, 0.95, 0.98, 0.99):
+            own = shards.probes(Q, recall=recall, n_jobs=1)
+            share, cost = (at < own[:, None]).mean(), passed[np.arange(len(Q)), own - 1].mean()
+            same = np.interp(share, np.append(0, held), np.append(0, passed.mean(axis=0)))
+            row = [name, len(made), recall, f"{share:.3f}", f"{own.min()} to {own.max()}", f"{own.mean():.1f}"]
+            table.append([*row, f"{cost:,.0f}", f"{same:,.0f}", f"{cost / same:.2f}"])
+    report("Queries are searched for by lists alone: codes do not matter. The same number holds the same share.\n")
+    header = ["vectors, metric", "lists", "recall=", "of the 10 nearest", "lists searched", "mean", "vectors in them"]
+    report.table([*header, "by the same number", "ratio"], table)
+
+
 def forget(path):
     """Have the system drop what it keeps of a file."""
     with open(path, "rb") as file:
@@ -399,13 +445,15 @@ def main():
         return
     options = parser(__doc__)
     options.add_argument(
-        "what", nargs="*", help="growth, training, keys, lsq, building, memory, disk, spilling; all of them by default"
+        "what",
+        nargs="*",
+        help="growth, training, keys, lsq, building, memory, disk, spilling, probes; all of them by default",
     )
     options.add_argument("--n", type=int, help="vectors")
     options.add_argument("--lists", type=int, default=4096, help="for training")
     args = options.parse_args()
     names = {"growth": 6_400_000, "training": 1_000_000, "keys": 200_000, "lsq": 50_000, "building": 10_000_000}
-    names |= {"memory": 10_000_000, "disk": 100_000_000, "spilling": 200_000}
+    names |= {"memory": 10_000_000, "disk": 100_000_000, "spilling": 200_000, "probes": 200_000}
     for what in args.what or names:
         n = args.n or (4000 if args.tiny else names[what])
         report = Report(f"lists-{what}", args.save, source() if what not in ("keys", "memory", "disk") else "made")
@@ -428,6 +476,8 @@ def main():
                     disk(report, folder, n, args.tiny)
                 case "spilling":
                     spilling(report, n, args.tiny)
+                case "probes":
+                    probes(report, n, args.tiny)
                 case _:
                     raise SystemExit(f"{what!r} is none of: {', '.join(names)}")
 

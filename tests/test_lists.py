@@ -177,6 +177,7 @@ def test_copies_and_files_keep_the_lists(X, model, tmp_path):
     ):
         np.testing.assert_array_equal(other.centroids_, model.centroids_)
         assert other._lists.reach == model._lists.reach and other._lists.eta == model._lists.eta
+        assert other._lists.gaps == model._lists.gaps != []
         np.testing.assert_array_equal(other._lists.bonuses, model._lists.bonuses)
         np.testing.assert_array_equal(other.encode(X[:50]), model.encode(X[:50]))
         assert other.n_lists == 30
@@ -333,6 +334,106 @@ def test_wrong_files(index, tmp_path):
         cc.Index.load(tmp_path / "index.cc")
 
 
+# -- as many lists for each query as it takes
+
+
+def numbers(index, Q, **reach):
+    """The number of lists that each query searches."""
+    shards = _core.Shards([index._core], [0], [np.zeros(0, np.int64)])
+    return shards.probes(np.ascontiguousarray(Q, np.float32), **reach)
+
+
+@pytest.fixture(scope="module")
+def words():
+    """Vectors, and queries like them."""
+    rows = cc.data.glove()[1][np.random.default_rng(0).permutation(20_000)[:8400], ::2].astype(np.float32)
+    return np.split(np.ascontiguousarray(rows), [8000])
+
+
+QUICK = SMALL | {"n_lists": 80, "loss": "reconstruction", "anneal": 0, "max_iter": 0}
+
+
+def gap_for(lists, recall):
+    """Linear between measurements."""
+    gaps, shares = np.array(lists.gaps).T
+    at = int(np.searchsorted(shares, np.float32(recall)))
+    return np.interp(recall, shares, gaps) if at < len(gaps) else None
+
+
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+def test_lists_within_a_gap_of_the_best_are_searched(words, metric):
+    X, Q = words
+    model = cc.CompositionalCodes(metric=metric, **QUICK).fit(X)
+    index = cc.Index(model, metric=metric).add(X)
+    true = cc.evaluate.ground_truth(X, Q, k=10, metric=metric)[1]
+    asked = Q / np.linalg.norm(Q, axis=1, keepdims=True) if metric == "cosine" else Q
+    scores = asked.astype(np.float64) @ model.centroids_.T.astype(np.float64)
+    norms = np.linalg.norm(asked, axis=1)
+    if metric == "l2":
+        scores -= 0.5 * (model.centroids_.astype(np.float64) ** 2).sum(axis=1)
+    else:
+        scores += norms[:, None] * model._lists.bonuses
+    top = np.sort(scores, axis=1)[:, -5:].mean(axis=1)
+    ranks = np.argsort(np.argsort(-scores, axis=1), axis=1)
+    places = np.take_along_axis(ranks, model.assign(X)[true], axis=1)
+    for recall in (0.5, 0.8, 0.9, 0.95):
+        floor = top - gap_for(model._lists, recall) * (1 if metric == "l2" else norms)
+        near = np.abs(scores - floor[:, None]) < 1e-4
+        lowest, highest = (
+            ((scores >= floor[:, None]) & ~near).sum(axis=1),
+            ((scores >= floor[:, None]) | near).sum(axis=1),
+        )
+        own = numbers(index, Q, recall=recall)
+        assert ((own >= lowest.clip(1)) & (own <= highest.clip(1))).all()
+        assert len(set(own)) > 1 and abs((places < own[:, None]).mean() - recall) < 0.04
+        found = index.search(Q, 5, recall=recall)
+        for row in range(0, 400, 23):
+            alone = index.search(Q[row], 5, n_probe=int(own[row]))
+            np.testing.assert_array_equal(found[1][row], alone[1])
+            np.testing.assert_array_equal(found[0][row], alone[0])
+
+
+def test_fewer_vectors_are_searched_than_with_as_many_lists_for_each(words):
+    X, Q = words
+    model = cc.CompositionalCodes(**QUICK).fit(X)
+    index = cc.Index(model).add(X)
+    lists = model._lists
+    same = _core.Lists(lists.centroids, lists.eta, lists.bonuses, lists.shares, np.array(lists.reach, np.float64))
+    assert lists.gaps and not same.gaps
+    model._lists = same
+    uniform = cc.Index(model).add(X)
+    by_gap, by_number = (numbers(each, Q, recall=0.95) for each in (index, uniform))
+    assert len(set(by_number)) == 1 < len(set(by_gap)) and by_gap.mean() < 0.9 * by_number.mean()
+    true = uniform.search(Q, 10, recall=1)[1]
+    recalls = [cc.evaluate.recall(each.search(Q, 10)[1], true, 10, 10) for each in (index, uniform)]
+    assert recalls[0] > recalls[1] - 0.02
+
+
+def test_gaps_hold_for_their_metric_only(X, model):
+    """Distances differ by other amounts than products do."""
+    assert model._lists.gaps
+    Q = X[::30]
+    with pytest.warns(cc.MetricWarning):
+        other = cc.Index(model, metric="l2").add(X)
+    assert len(set(numbers(other, Q, recall=0.95))) == 1 < len(set(numbers(cc.Index(model).add(X), Q, recall=0.95)))
+
+
+def test_a_filter_widens_what_gaps_leave(X, index):
+    Q = X[:40]
+    ids = np.arange(0, 3000, 100)
+    found = index.search(Q, 20, recall=0.5, filter=ids)[1]
+    assert (found >= 0).all() and np.isin(found, ids).all()
+    np.testing.assert_array_equal(index.search(Q, 30, recall=0.5, filter=ids)[1].shape, (40, 30))
+
+
+def test_queries_of_any_length_search_the_same_lists(index, X):
+    Q = X[:50]
+    want = numbers(index, Q, recall=0.9)
+    for power in (-60, 40):
+        np.testing.assert_array_equal(numbers(index, Q * np.float32(2.0) ** power, recall=0.9), want)
+    assert numbers(index, np.zeros((1, 12)), recall=0.9) == 30  # all are as good
+
+
 def test_centroids_of_the_core_are_checked():
     with pytest.raises(ValueError, match="centroids"):
         _core.Lists(np.zeros((0, 3), np.float32))
@@ -340,6 +441,8 @@ def test_centroids_of_the_core_are_checked():
         _core.Lists(np.zeros((3, 3), np.float32), bonuses=np.zeros(2, np.float32))
     with pytest.raises(ValueError, match="reach"):
         _core.Lists(np.zeros((3, 3), np.float32), reach=np.array([[2, 0.5], [1, 0.7]]))
+    with pytest.raises(ValueError, match="gaps"):
+        _core.Lists(np.zeros((3, 3), np.float32), gaps=np.array([[2, 0.5], [1, 0.7]]))
 
 
 def test_a_quantizer_without_the_lists_is_refused(X, index, model, tmp_path):

@@ -74,7 +74,8 @@ impl Lists {
             }
             if let Some(gaps) = &gaps {
                 let rows = gaps.as_array();
-                made = made.with_gaps(rows.outer_iter().map(|row| (row[0] as f32, row[1] as f32)).collect())?;
+                made =
+                    made.with_gaps(rows.outer_iter().map(|row| (row[0] as f32, row[1] as f32)).collect())?;
             }
             Ok(if by_residual { made } else { made.of_whole() })
         };

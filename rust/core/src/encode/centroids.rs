@@ -338,7 +338,9 @@ mod tests {
         let gaps = [0.1, 0.5, 0.625, 0.75, 0.8125, 0.875].map(|recall| centroids.gap_for(recall).unwrap());
         assert_eq!(gaps, [-1.0, -1.0, 0.5, 2.0, 4.0, 6.0]);
         assert_eq!((centroids.gap_for(0.9), centroids.gap_for(1.0)), (None, None));
-        for refused in [vec![(2.0, 0.5), (1.0, 0.8)], vec![(f32::NAN, 0.5)], vec![(0.0, 1.5)], vec![(0.0, 0.5); 2]] {
+        for refused in
+            [vec![(2.0, 0.5), (1.0, 0.8)], vec![(f32::NAN, 0.5)], vec![(0.0, 1.5)], vec![(0.0, 0.5); 2]]
+        {
             assert!(centroids.clone().with_gaps(refused).is_err());
         }
     }

@@ -218,7 +218,8 @@ impl Lists<'_> {
         let one = self.parts[0].index;
         let trained = one.model.recipe.metric?;
         let of_distances = |metric| metric == Metric::Euclidean;
-        (of_distances(trained) == of_distances(one.settings.metric)).then(|| self.centroids.gap_for(recall))?
+        (of_distances(trained) == of_distances(one.settings.metric))
+            .then(|| self.centroids.gap_for(recall))?
     }
 
     /// The unit of gaps, for a query of this norm.

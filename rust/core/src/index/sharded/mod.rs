@@ -10,8 +10,8 @@
 mod allow;
 mod search;
 
-use super::keys::shown;
 use super::Index;
+use super::keys::shown;
 use crate::codes::packed::BLOCK;
 use crate::error::{Result, argument};
 use crate::monitor::Monitor;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::codebooks::{Codebooks, Selection};
-use crate::index::{Allowed, Settings, Within};
+use crate::index::{Allowed, Reach, Settings, Within};
 use crate::model::{Centroids, Model};
 use crate::scan::Hits;
 use crate::vectors::metric::Metric;
@@ -15,7 +15,9 @@ fn model(has_lists: bool) -> Model {
     if has_lists {
         let rows = Array2::from_shape_fn((LISTS, 4), |(i, j)| ((i * 5 + j * 3) % 7) as f32 - 3.0);
         let bonuses = (0..LISTS).map(|list| list as f32 / 8.0).collect();
-        model.centroids = Some(Centroids::new(rows).unwrap().with_bonuses(bonuses).unwrap());
+        let centroids = Centroids::new(rows).unwrap().with_bonuses(bonuses).unwrap();
+        model.centroids = Some(centroids.with_gaps(vec![(-1.0, 0.5), (0.5, 0.9), (3.0, 1.0)]).unwrap());
+        model.recipe.metric = Some(Metric::InnerProduct);
     }
     model
 }
