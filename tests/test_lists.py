@@ -389,8 +389,8 @@ def test_lists_within_a_gap_of_the_best_are_searched(words, metric):
         found = index.search(Q, 5, recall=recall)
         for row in range(0, 400, 23):
             alone = index.search(Q[row], 5, n_probe=int(own[row]))
-            np.testing.assert_array_equal(found[1][row], alone[1])
-            np.testing.assert_array_equal(found[0][row], alone[0])
+            np.testing.assert_array_equal(found[1][row], alone[1][0])
+            np.testing.assert_array_equal(found[0][row], alone[0][0])
 
 
 def test_fewer_vectors_are_searched_than_with_as_many_lists_for_each(words):

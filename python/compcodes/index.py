@@ -400,8 +400,9 @@ class Index(Generic[Name]):
             if those hold fewer than k vectors that may be found, or fewer than `n_candidates` with `rerank`. All of
             them give the result of a search without lists.
         recall : float, default 0.95
-            Instead of `n_probe`, 0 to 1: as many lists as hold this share of the 10 nearest vectors, as `fit` measured
-            for its sample queries, or for rows of the data. The nearest k lie in more if k is larger. 1 searches all.
+            Instead of `n_probe`, 0 to 1: for each query the lists that score so near its best ones that, on average,
+            they hold this share of the 10 nearest vectors, as `fit` measured for its sample queries, or for rows of the
+            data. The nearest k lie in more if k is larger. 1 searches all.
         certify : bool, default False
             With `rerank`, for an index with ``residuals=True``: also compare exactly the `n_candidates` with the
             largest bounds ⟨q, x̄⟩ + ‖x − x̄‖ ‖q‖, and return for which queries the results are thereby proven exact, as
