@@ -349,7 +349,8 @@ def test_parts_that_are_read_where_they_are_train_as_copies_do(X, tmp_path, n_li
     model = {"n_codebooks": 2, "n_codewords": 4, "anneal": 3, "max_iter": 2, "n_lists": n_lists}
     model["loss"] = cc.InnerProduct(eta=3.0, weight_power=1.0)
     want = cc.CompositionalCodes(**model).fit(np.load(tmp_path / "x.npy", mmap_mode="r")).codebooks_
-    for rows in (X, X.astype("f8"), np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2]):
+    computed = np.load(tmp_path / "x.npy", mmap_mode="r").astype("f8")  # in memory, though it is a memmap
+    for rows in (X, X.astype("f8"), np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], computed):
         shards = Local(rows, np.ones(len(rows)))
         part = shards.part(np.zeros((len(rows), 2), np.uint8), 4, 0, 0)
         assert isinstance(part.shards.X, _core.SomeRows) and len(part.shards.X) < len(rows)

@@ -362,9 +362,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
 def _in_memory(X: NDArray[Any]) -> bool:
     """Whether rows are read as fast as from a copy: true for arrays, except those mapped from a file."""
     part: object = X
-    while isinstance(part, np.ndarray):
-        if isinstance(part, np.memmap):
-            return False
+    while isinstance(part, np.ndarray):  # also a memmap that was computed from another, as by `astype`
         part = part.base
     return isinstance(X, np.ndarray) and not isinstance(part, mmap.mmap)
 
