@@ -100,11 +100,12 @@ def growth(report, folder, n, tiny):
 def training(report, folder, n, n_lists, tiny):
     """Centroids of the same vectors by compcodes and by faiss."""
     from compcodes.training import lists
+    from compcodes.training.divided import Whole
     from compcodes.training.shards import Local
 
     X = np.asarray(copies(folder / "x.npy", n), np.float32)
     # What a fit does before it trains codebooks: centroids, the list of each vector, and the curve of recall.
-    vectors = lists.Whole(Local(X, n_jobs=1))
+    vectors = Whole(Local(X, n_jobs=1))
     taken, (made, based) = seconds(lambda: lists.train_lists(vectors, n_lists, 1.0, "ip", None, 0, 1, None), 1)
     places = based.base.places
     sizes = np.bincount(places, minlength=n_lists)
@@ -286,6 +287,7 @@ def second_lists(X, centroids, places, weight):
 def spilling(report, n, tiny):
     """Codes to pass over until so many of the 10 nearest are among them: each in one list, or in two."""
     from compcodes.training import lists
+    from compcodes.training.divided import Whole
     from compcodes.training.shards import Local
 
     queries = np.asarray(sift("query", 50 if tiny else 1000), np.float32)
@@ -293,7 +295,7 @@ def spilling(report, n, tiny):
     for name, (X, Q) in sets.items():
         n_lists, table = round(math.sqrt(len(X))), []
         truth = cc.evaluate.ground_truth(X, Q, K)[1]
-        made, based = lists.train_lists(lists.Whole(Local(X, n_jobs=1)), n_lists, 1.0, "ip", None, 0, 1, None)
+        made, based = lists.train_lists(Whole(Local(X, n_jobs=1)), n_lists, 1.0, "ip", None, 0, 1, None)
         places = based.base.places
         order = np.argsort(-(Q @ made.centroids.T), axis=1)
         ranks = np.argsort(order, axis=1)
@@ -317,7 +319,7 @@ def spilling(report, n, tiny):
 
 def probes(report, n, tiny):
     """Vectors in the lists that hold so many of the 10 nearest: the same number of lists for all queries, or by gap."""
-    from compcodes.training import lists
+    from compcodes.training.reach import list_scores
     from sets import Missing, glove, gowalla
 
     def given():
@@ -342,7 +344,7 @@ def probes(report, n, tiny):
         model = cc.CompositionalCodes(2, 16, **size, metric=metric).fit(X, queries=samples)
         index, made = cc.Index(model, metric=metric, n_jobs=1).add(X), model._lists
         truth = cc.evaluate.ground_truth(X, Q, K, metric=metric)[1]
-        scores = lists._scores(made, Q, metric, made.bonuses)
+        scores = list_scores(made, Q, metric, made.bonuses)
         order = np.argsort(-scores, axis=1, kind="stable")
         at = np.take_along_axis(np.argsort(order, axis=1), model.assign(X)[truth], axis=1)
         passed = np.cumsum(index.list_sizes[order], axis=1)

@@ -23,11 +23,12 @@ from compcodes.errors import ArgumentTypeError, ArgumentValueError
 from compcodes.progress import ProgressLike, staged
 from compcodes.quantizers._lengths import warn_of_lengths
 from compcodes.quantizers._settings import coder, count_groups, count_lists, initial, iterations, loss_of
-from compcodes.training import lists as training_lists
 from compcodes.training import losses, streaming
+from compcodes.training.divided import Divided, Whole, based
 from compcodes.training.effort import EFFORTS
 from compcodes.training.grouping import Groups, alone
 from compcodes.training.groups import ETA, POWER, GroupTrainer, check_norms
+from compcodes.training.lists import train_lists
 from compcodes.training.shards import Local, Report, Shards, drawn_rows
 from compcodes.training.sources import spread_of
 from compcodes.training.trainer import Trained, Trainer
@@ -120,7 +121,7 @@ def absorbed(
     plain, weights, _ = weighing(Local(X, n_jobs=model.n_jobs), weights)
     shards = cast(Local, plain.with_weights(weights))
     if model._lists is not None and model._lists.by_residual:
-        shards = training_lists.based(shards, model._lists, model._lists.assign(shards.X, model.n_jobs)[0])
+        shards = based(shards, model._lists, model._lists.assign(shards.X, model.n_jobs)[0])
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), passes=streaming.ROUNDS + 1)
     directions = model.directions_ if len(model.directions_) else None
     trainer = trainer.with_loss(losses.as_loss(model.loss_), directions=directions)
@@ -220,12 +221,10 @@ def train(
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:
-        divided = training_lists.Whole(shards) if isinstance(shards, Local) else cast(training_lists.Divided, shards)
+        divided = Whole(shards) if isinstance(shards, Local) else cast(Divided, shards)
         count, along = count_lists(model, shards.shape[0]), getattr(loss, "eta", None) or 1.0
         report = staged(progress, "lists")
-        made, shards = training_lists.train_lists(
-            divided, count, along, model.metric, queries, seed, model.n_jobs, report
-        )
+        made, shards = train_lists(divided, count, along, model.metric, queries, seed, model.n_jobs, report)
         if report is not None:
             report(1, 1)
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), n_groups=n_groups).with_loss(loss, queries)
