@@ -309,7 +309,9 @@ def test_one_long_row_is_not_all_that_counts(X):
     assert ((others - q.decode(q.encode(others))) ** 2).sum() < 0.2 * (others**2).sum()
 
 
-def test_weights_may_leave_fewer_vectors_than_lists(X):
+def test_weights_may_leave_too_few_vectors_for_the_lists(X):
     weights = np.zeros(len(X))
-    weights[5] = 1
+    weights[5:9] = 1
     assert cc.CompositionalCodes(**QUICK, n_lists=4).fit(X, sample_weight=weights).centroids_.shape == (4, 20)
+    with pytest.raises(ValueError, match="n_lists is 5: want at most 4, the number of vectors to train on"):
+        cc.CompositionalCodes(**QUICK, n_lists=5).fit(X, sample_weight=weights)

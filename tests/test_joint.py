@@ -98,5 +98,7 @@ def test_a_row_far_smaller_than_the_others_is_trained_on():
     trained = []
     for size in (1e-39, 0):
         Y[0] *= np.float32(size)
-        trained.append(cc.CompositionalCodes(4, 16, n_groups=2, effort="low", anneal=0, max_iter=1).fit(Y).codebooks_)
-    np.testing.assert_allclose(*trained, atol=1e-5)  # it is as good as a row of zeros
+        q = cc.CompositionalCodes(4, 16, n_groups=2, effort="low", anneal=0, max_iter=1).fit(Y)
+        assert np.isfinite(q.codebooks_).all()
+        trained.append(-q.score(Y))
+    assert trained[0] == pytest.approx(trained[1], rel=0.1)  # it is as good as a row of zeros, which has no weight

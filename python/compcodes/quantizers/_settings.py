@@ -103,7 +103,7 @@ def count_lists(model: CompositionalCodes, n: int) -> int:
     """Return the number of lists for `n` vectors."""
     count = ListSizes(model.n_lists, model.list_size).of(n)
     if count > n:
-        raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors")
+        raise ArgumentValueError("n_lists", f"is {count}: want at most {n}, the number of vectors to train on")
     return count
 
 
