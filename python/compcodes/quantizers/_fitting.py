@@ -249,7 +249,9 @@ def weighing(
     shards: Shards, weights: NDArray[np.float64] | None
 ) -> tuple[Shards, NDArray[np.float64] | None, NDArray[np.int64] | None]:
     """Return the vectors that have any weight, their weights, and their rows; weights of 1, and all rows, as None."""
-    if weights is None or weights.all():
+    if weights is None or (weights == 1).all():
+        return shards, None, None
+    if weights.all():
         return shards, weights, None
     shards.check()  # an error should name the row among all of them
     rows = np.flatnonzero(weights)
