@@ -402,7 +402,7 @@ def test_rows_without_weight_are_as_good_as_absent(weightless, more, tmp_path):
         np.testing.assert_array_equal(found.codebooks_, want.codebooks_)
         assert [entry["vectors"] for entry in found.history_] == [entry["vectors"] for entry in want.history_]
     alike = cc.CompositionalCodes(**WEIGHTLESS | more).fit(X[kept])
-    for given, equal in ((X, kept), (X, 3.0 * kept), (X[kept], np.full(kept.sum(), 1e30))):
+    for given, equal in ((X, kept), (X, kept.tolist()), (X, 3.0 * kept), (X[kept], np.full(kept.sum(), 1e30))):
         found = cc.CompositionalCodes(**WEIGHTLESS | more).fit(given, sample_weight=equal)
         np.testing.assert_array_equal(found.codebooks_, alike.codebooks_)
 

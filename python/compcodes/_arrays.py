@@ -159,7 +159,9 @@ def as_ids(ids: ArrayLike, n: int, name: str = "ids") -> NDArray[np.int64]:
 
 def as_weights(sample_weight: ArrayLike, n: int) -> NDArray[np.float64]:
     """Return weights (n,) as float64: 0 to 1e30, so that sums and products stay finite; not all zero. Masks too."""
-    if getattr(getattr(sample_weight, "dtype", None), "kind", None) == "b":
+    kind = getattr(getattr(sample_weight, "dtype", None), "kind", None)
+    listed = isinstance(sample_weight, (list, tuple)) and all(isinstance(w, (bool, np.bool_)) for w in sample_weight)
+    if kind == "b" or listed:
         sample_weight = np.asarray(sample_weight, dtype=np.float64)
     weights = np.ascontiguousarray(as_numbers("sample_weight", sample_weight), dtype=np.float64)
     if weights.shape != (n,):
