@@ -35,6 +35,8 @@ class _Curve(NamedTuple):
 
     order: NDArray[np.int64]
     """The lists of each query, the best first."""
+    at: NDArray[np.int64]
+    """How many lists are ahead of the list of each vector that should be found."""
     recall: Doubles
     """The mean share of what should be found."""
     passed: Doubles
@@ -119,7 +121,7 @@ def _curve(scores: Doubles, found: NDArray[np.int64], shares: Floats) -> _Curve:
     at = np.take_along_axis(ranks, np.where(known, found, 0), axis=1)
     hits = np.bincount(at[known], minlength=order.shape[1])
     recall = np.cumsum(hits) / max(1, known.sum())
-    return _Curve(order, recall, np.cumsum(shares[order].mean(axis=0, dtype=np.float64)))
+    return _Curve(order, at, recall, np.cumsum(shares[order].mean(axis=0, dtype=np.float64)))
 
 
 def _gaps(scores: Doubles, found: NDArray[np.int64], unit: Doubles | float, curve: _Curve, shares: Floats) -> Doubles:
@@ -130,13 +132,11 @@ def _gaps(scores: Doubles, found: NDArray[np.int64], unit: Doubles | float, curv
     """
     best = -np.partition(-scores, min(BEST, scores.shape[1]) - 1, axis=1)[:, :BEST]
     below = (best.mean(axis=1)[:, None] - scores) / np.maximum(unit, np.finfo(np.float32).tiny)[..., None]
-    order, recall, passed = curve
+    order, at, recall, passed = curve
     below = np.take_along_axis(below, order, axis=1)
-    ranks = np.argsort(order, axis=1)
-    known, at = found >= 0, np.take_along_axis(ranks, np.where(found >= 0, found, 0), axis=1)
     needed = np.where(at > 0, np.take_along_axis(below, at, axis=1), below[:, 0].min())  # the best is always searched
     with np.errstate(over="ignore"):
-        ordered = np.sort(needed[known]).astype(np.float32)  # of which files keep as much
+        ordered = np.sort(needed[found >= 0]).astype(np.float32)  # of which files keep as much
     n = len(ordered)
     if n == 0 or not np.isfinite(ordered).all():
         return np.zeros((0, 2))

@@ -73,6 +73,10 @@ impl Vectors for OwnedRest<'_> {
         self.x.dim()
     }
 
+    fn numbered(&self, row: usize) -> usize {
+        self.x.numbered(row)
+    }
+
     fn read(&self, first: usize, out: &mut [f32]) {
         let RestRows { places, extra, directions, .. } = self.rest.get();
         let (x, base, directions) = (&*self.x, &*self.base, directions.as_ref());
@@ -93,6 +97,10 @@ impl Vectors for OwnedSome<'_> {
 
     fn dim(&self) -> usize {
         self.x.dim()
+    }
+
+    fn numbered(&self, row: usize) -> usize {
+        Subset::new(&*self.x, &self.some.get().rows).numbered(row)
     }
 
     fn read(&self, first: usize, out: &mut [f32]) {

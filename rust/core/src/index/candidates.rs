@@ -6,7 +6,7 @@ use super::filter::Allowed;
 use super::ids::{ascend, unique};
 use super::whole::Whole;
 use super::{Index, Reach, Within};
-use crate::error::{Error, Result, argument};
+use crate::error::{Result, argument};
 use crate::monitor::Monitor;
 use crate::scan::Hits;
 use crate::search::rerank::rerank;
@@ -168,10 +168,7 @@ impl Candidates {
             ));
         }
         let rows = rows_of(&self.ids, ids)?;
-        self.rerank(queries, &Subset::new(vectors, &rows), k, monitor).map_err(|error| match error {
-            Error::NotFinite { what, row } => Error::NotFinite { what, row: rows[row] },
-            error => error,
-        })
+        self.rerank(queries, &Subset::new(vectors, &rows), k, monitor)
     }
 
     /// For each query, whether its `hits` of [`rerank`](Self::rerank) are proven to be those of an exact search of all

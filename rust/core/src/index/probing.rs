@@ -129,9 +129,8 @@ impl Lists<'_> {
         let (frame, each) = (&self.parts[0].index.frame, self.each(first));
         let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
         let choose = |query: usize| {
-            let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
             let end = self.ends.map(|ends| ends[first + query]);
-            let mut chosen = self.chosen(query, norm as f32, &bases, (k, each), end);
+            let mut chosen = self.chosen(query, norm(inputs, query), &bases, (k, each), end);
             chosen.sort_unstable();
             chosen
         };
@@ -181,18 +180,22 @@ impl Lists<'_> {
         end: Option<usize>,
     ) -> Vec<u32> {
         let n_lists = self.centroids.n_lists();
-        let gap = if end.is_none() { self.gap() } else { None };
-        let n = end.unwrap_or_else(|| self.reach.lists(self.centroids)).clamp(1, n_lists);
-        if n == n_lists && gap.is_none() {
-            return (0..n_lists as u32).collect();
-        }
-        let mut keys = self.ranks(query, norm, bases);
-        let n = match gap {
-            None => {
-                keys.select_nth_unstable(n - 1);
-                n
+        let ranks = || self.ranks(query, norm, bases);
+        let (mut keys, n) = match self.gap().filter(|_| end.is_none()) {
+            Some(gap) => {
+                let mut keys = ranks();
+                let n = within(&mut keys, gap * self.unit(norm));
+                (keys, n)
             }
-            Some(gap) => within(&mut keys, gap * self.unit(norm)),
+            None => {
+                let n = end.unwrap_or_else(|| self.reach.lists(self.centroids)).clamp(1, n_lists);
+                if n == n_lists {
+                    return (0..n_lists as u32).collect();
+                }
+                let mut keys = ranks();
+                keys.select_nth_unstable(n - 1);
+                (keys, n)
+            }
         };
         let mut until = n;
         if end.is_none() {
@@ -280,10 +283,8 @@ impl Lists<'_> {
     pub(super) fn numbers(&self, inputs: ArrayView2<'_, f32>) -> Result<Vec<usize>> {
         let frame = &self.parts[0].index.frame;
         let bases = frame.bases.as_ref().expect("an index with lists").tables(inputs, self.isa)?;
-        let number = |query: usize| {
-            let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
-            self.chosen(query, norm as f32, &bases, (0, Each::default()), None).len()
-        };
+        let number =
+            |query| self.chosen(query, norm(inputs, query), &bases, (0, Each::default()), None).len();
         Ok((0..inputs.nrows()).into_par_iter().map(number).collect())
     }
 
@@ -294,8 +295,7 @@ impl Lists<'_> {
         let mut counts = Array2::zeros((inputs.nrows(), self.centroids.n_lists()));
         let mut rows: Vec<_> = counts.axis_iter_mut(Axis(0)).collect();
         rows.par_iter_mut().enumerate().for_each(|(query, counts)| {
-            let norm = squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt();
-            let mut ranks = self.ranks(query, norm as f32, &bases);
+            let mut ranks = self.ranks(query, norm(inputs, query), &bases);
             ranks.sort_unstable();
             let count = |&rank: &i64| self.n_allowed(rank as u32, query, (usize::MAX, each)) as u32;
             counts.iter_mut().zip(&ranks).for_each(|(to, rank)| *to = count(rank));
@@ -335,6 +335,11 @@ impl Lists<'_> {
             before: part.first as u64,
         }
     }
+}
+
+/// The length of a query.
+fn norm(inputs: ArrayView2<'_, f32>, query: usize) -> f32 {
+    squared_norm(inputs.row(query).as_slice().expect("standard layout")).sqrt() as f32
 }
 
 /// The upper half of the key of a list with this score: keys ascend from the best list.

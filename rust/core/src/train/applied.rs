@@ -81,6 +81,10 @@ impl Vectors for Image<'_> {
         self.x.dim()
     }
 
+    fn numbered(&self, row: usize) -> usize {
+        self.x.numbered(row)
+    }
+
     fn read(&self, first: usize, out: &mut [f32]) {
         self.x.read(first, out);
         isa::run(self.isa, Imaged { image: self, first, out });

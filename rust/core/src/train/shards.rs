@@ -215,6 +215,13 @@ impl Vectors for Source<'_> {
             Source::Copied(x) => x.view().read(first, out),
         }
     }
+
+    fn numbered(&self, row: usize) -> usize {
+        match self {
+            Source::Given(x) => x.numbered(row),
+            Source::Copied(_) => row,
+        }
+    }
 }
 
 impl<'a> Local<'a> {

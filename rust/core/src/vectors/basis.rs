@@ -97,6 +97,10 @@ impl Vectors for Stretched<'_> {
         self.vectors.dim()
     }
 
+    fn numbered(&self, row: usize) -> usize {
+        self.vectors.numbered(row)
+    }
+
     fn read(&self, first: usize, out: &mut [f32]) {
         self.vectors.read(first, out);
         let mut products = Vec::new();

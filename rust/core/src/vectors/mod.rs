@@ -121,6 +121,11 @@ pub trait Vectors: Sync {
 
     /// Prefetches row `row` into the nearest cache, if it is known to be in memory; has no other effect.
     fn prefetch(&self, _row: usize) {}
+
+    /// The number that an error gives row `row`: if these are some rows of other vectors, that among all of those.
+    fn numbered(&self, row: usize) -> usize {
+        row
+    }
 }
 
 impl<T: Number> Vectors for ArrayView2<'_, T> {
@@ -181,6 +186,10 @@ impl<V: Vectors + ?Sized> Vectors for &V {
     fn prefetch(&self, row: usize) {
         (**self).prefetch(row);
     }
+
+    fn numbered(&self, row: usize) -> usize {
+        (**self).numbered(row)
+    }
 }
 
 impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
@@ -206,6 +215,10 @@ impl<V: Vectors + Send + ?Sized> Vectors for Box<V> {
 
     fn prefetch(&self, row: usize) {
         (**self).prefetch(row);
+    }
+
+    fn numbered(&self, row: usize) -> usize {
+        (**self).numbered(row)
     }
 }
 
@@ -240,6 +253,10 @@ impl Vectors for Subset<'_> {
             self.vectors.read(row, to);
         }
     }
+
+    fn numbered(&self, row: usize) -> usize {
+        self.vectors.numbered(self.rows[row])
+    }
 }
 
 /// Like [`Vectors::read`], but rejects NaN and infinities, naming `what` and the row.
@@ -255,7 +272,7 @@ pub(crate) fn read_finite(
         return Ok(());
     }
     let at = out.iter().position(|value| !value.is_finite()).expect("one was seen");
-    Err(Error::NotFinite { what, row: first + at / vectors.dim() })
+    Err(Error::NotFinite { what, row: vectors.numbered(first + at / vectors.dim()) })
 }
 
 /// Rejects vectors whose length differs from the model's.
@@ -294,5 +311,9 @@ mod tests {
         let mut out = [0.0; 6];
         let error = read_finite(&x.view(), "X", 0, &mut out).unwrap_err();
         assert!(matches!(error, Error::NotFinite { what: "X", row: 1 }));
+        let x = x.view();
+        let (last, two) = (Subset::new(&x, &[0, 2]), [1, 0]);
+        let error = read_finite(&Subset::new(&last, &two), "X", 0, &mut out[..4]).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { what: "X", row: 2 }));
     }
 }

@@ -27,6 +27,10 @@ impl Vectors for Rest<'_> {
         self.x.dim()
     }
 
+    fn numbered(&self, row: usize) -> usize {
+        self.x.numbered(row)
+    }
+
     fn read(&self, first: usize, out: &mut [f32]) {
         let dim = self.dim();
         let (mut x, mut products) = (vec![0.0; dim], Vec::new());

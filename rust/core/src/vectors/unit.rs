@@ -20,6 +20,10 @@ impl<V: Vectors> Vectors for Unit<V> {
         self.0.dim()
     }
 
+    fn numbered(&self, row: usize) -> usize {
+        self.0.numbered(row)
+    }
+
     fn read(&self, first: usize, out: &mut [f32]) {
         self.0.read(first, out);
         // A number that is not finite makes its row NaN, and is still detected.
