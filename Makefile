@@ -12,6 +12,12 @@ DEPS := $(VENV)/.deps
 CORE := $(VENV)/.core
 BUILT := $(VENV)/.built
 
+# Tests of several files at once. A file stays together: its tests share what they fit.
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+# One choice of packages everywhere: with another, dependencies have other features, and the core is compiled anew.
+PROGRAMS := cargo build --workspace --release --bins --examples --quiet
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+
 .PHONY: help demo test lint format test-forced test-rust test-python test-neon soak docs wheel package paper bench bench-tiny clean cargo
 .DEFAULT_GOAL := help
 
@@ -29,14 +35,14 @@ test-rust: cargo
 	cargo test --workspace --release --quiet
 
 test-python: $(BUILT)
-	$(BIN)/python -m pytest -q --durations=10
+	$(PYTEST) --durations=10
 
 test-forced: $(BUILT) ## The tests that kernels can change, on each lesser instruction set, and in tiny chunks
 	@set -e; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas()[:-1])'); do \
-		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(BIN)/python -m pytest -q -m isa -p no:cacheprovider; \
+		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(PYTEST) -m isa -p no:cacheprovider; \
 	done
-	COMPCODES_CHUNK=7 $(BIN)/python -m pytest -q -m isa -p no:cacheprovider
-	COMPCODES_CHUNK=7 cargo test -p compcodes --lib --tests --release --quiet
+	COMPCODES_CHUNK=7 $(PYTEST) -m isa -p no:cacheprovider
+	COMPCODES_CHUNK=7 cargo test --workspace --lib --tests --release --quiet
 
 ARM := aarch64-unknown-linux-gnu
 
@@ -84,7 +90,8 @@ docs: $(BUILT) ## Run the examples of docstrings and the Rust program; build the
 	rm -rf site docs/api/generated
 	$(BIN)/sphinx-build -q -W --keep-going -E -d target/doctrees docs site
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet -p compcodes
-	cargo run --release --quiet -p compcodes --example train
+	$(PROGRAMS)
+	$(RELEASE)/examples/train
 
 wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and try it there
 	rm -rf dist
@@ -96,68 +103,42 @@ wheel: $(DEPS) cargo ## Build a wheel, install it into a fresh environment, and 
 	rm -rf $(VENV)-wheel
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-PACKED := $(CURDIR)/target/package/compcodes-$(VERSION)
+PACKED := $(CURDIR)/target/package
+EXAMPLE := --config 'patch.crates-io.compcodes.path="$(PACKED)/compcodes-$(VERSION)"'
 
-package: $(DEPS) cargo ## Pack crate and sdist; build examples/rust against the packed crate, and the wheel offline from the sdist
+package: $(DEPS) cargo ## Pack crate and sdist; build examples/rust against the packed crate, and a wheel offline from the sdist
 	cargo package --quiet --package compcodes --no-verify --allow-dirty
-	rm -rf $(PACKED)
-	tar -xzf $(PACKED).crate -C target/package
+	rm -rf $(PACKED)/compcodes-$(VERSION) $(PACKED)/sdist dist
+	tar -xzf $(PACKED)/compcodes-$(VERSION).crate -C $(PACKED)
 	cp Cargo.lock examples/rust/Cargo.lock
-	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
-		cargo run --quiet --config 'patch.crates-io.compcodes.path="$(PACKED)"'
-	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example \
-		cargo test --quiet --doc --config 'patch.crates-io.compcodes.path="$(PACKED)"'
-	rm -rf dist
-	CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=$(CURDIR)/target $(BIN)/maturin build --release --quiet --locked --sdist --out dist
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example cargo run --quiet $(EXAMPLE)
+	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example cargo test --quiet --doc $(EXAMPLE)
+	$(BIN)/maturin sdist --quiet --out dist
 	$(BIN)/twine check --strict dist/*
+	mkdir $(PACKED)/sdist && tar -xzf dist/*.tar.gz -C $(PACKED)/sdist --strip-components 1
+	cd $(PACKED)/sdist && CARGO_NET_OFFLINE=true CARGO_PROFILE_DEV_OPT_LEVEL=0 \
+		$(CURDIR)/$(BIN)/maturin build --quiet --locked --out built  # not for use: that it builds is all that counts
 
 paper: $(BUILT) ## Run the paper's experiments and write docs/paper.md; COMPCODES_DATA names larger data
 	$(BIN)/python -m experiments all --out docs/results --page docs/paper.md
 
-bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
-	$(BIN)/python benches/training.py
-	$(BIN)/python benches/search.py
-	$(BIN)/python benches/streams.py
-	$(BIN)/python benches/accuracy.py
-	$(BIN)/python benches/exact.py
-	$(BIN)/python benches/eta.py
-	$(BIN)/python benches/effort.py
-	$(BIN)/python benches/bytes.py
-	$(BIN)/python benches/methods.py
-	$(BIN)/python benches/lists.py
-	$(BIN)/python benches/lists_scale.py
-	$(BIN)/python benches/certified.py
-	$(BIN)/python benches/memory.py
-	$(BIN)/python benches/cluster.py
-	$(BIN)/python benches/serving.py
-	$(BIN)/python benches/nibbles.py
-	$(BIN)/python benches/kinds.py
-	$(BIN)/python benches/upper.py
-	$(BIN)/python benches/exclude.py
-	cargo run --release --quiet -p compcodes-benches --bin scan
+BENCHES := training search streams accuracy exact eta effort bytes methods lists lists_scale certified memory cluster \
+	serving nibbles kinds upper exclude
 
-bench-tiny: $(BUILT) ## The same in seconds, so that it cannot rot
-	$(BIN)/python benches/training.py --tiny
-	$(BIN)/python benches/search.py --tiny
-	$(BIN)/python benches/streams.py --tiny
-	$(BIN)/python benches/accuracy.py --tiny
-	$(BIN)/python benches/exact.py --tiny
-	$(BIN)/python benches/eta.py --tiny
-	$(BIN)/python benches/effort.py --tiny
-	$(BIN)/python benches/bytes.py --tiny
-	$(BIN)/python benches/methods.py --tiny
-	$(BIN)/python benches/lists.py --tiny
-	$(BIN)/python benches/lists_scale.py --tiny
-	$(BIN)/python benches/certified.py --tiny
-	$(BIN)/python benches/memory.py --tiny
-	$(BIN)/python benches/cluster.py --tiny
-	$(BIN)/python benches/serving.py --tiny
-	$(BIN)/python benches/nibbles.py --tiny
-	$(BIN)/python benches/kinds.py --tiny
-	$(BIN)/python benches/upper.py --tiny
-	$(BIN)/python benches/exclude.py --tiny
-	$(BIN)/python benches/before.py --tiny --fits "the words of the demo;3 × 2"
-	cargo run --release --quiet -p compcodes-benches --bin scan -- 20000
+bench: $(BUILT) ## Measure against the rivals that are installed; COMPCODES_DATA names larger data
+	set -e; for name in $(BENCHES); do $(BIN)/python benches/$$name.py; done
+	$(PROGRAMS)
+	$(RELEASE)/scan
+
+bench-tiny: $(BUILT) ## The same in seconds, two at a time, so that it cannot rot
+	$(MAKE) --no-print-directory --output-sync --jobs 2 $(BENCHES:%=tiny-%) tiny-before
+	$(PROGRAMS)
+	$(RELEASE)/scan 20000
+
+tiny-before: SETTINGS := --fits "the words of the demo;3 × 2"
+
+tiny-%:
+	$(BIN)/python benches/$*.py --tiny $(SETTINGS)
 
 clean: ## Remove what was built
 	rm -rf target dist site docs/api/generated docs/measured $(VENV) $(VENV)-wheel demo-output

@@ -23,7 +23,8 @@ def program():
     """The example that does in Rust what `python_finds` does here."""
     if shutil.which("cargo") is None:
         pytest.skip("cargo, which builds the Rust side, is not installed")
-    build = ["cargo", "build", "--release", "-p", "compcodes", "--example", "files", "--message-format=json"]
+    # As `make test` builds it: see the Makefile.
+    build = ["cargo", "build", "--workspace", "--release", "--example", "files", "--message-format=json"]
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found = [json.loads(line).get("executable") for line in built.stdout.splitlines()]
     return next(path for path in found if path)

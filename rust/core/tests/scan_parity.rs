@@ -371,22 +371,25 @@ fn every_adjustment_and_filter() {
     }
 }
 
-/// Long enough for guesses, segments and groups of queries.
+/// Long enough for guesses, segments and groups of queries: every kind, and every size, meets every other setting.
 #[test]
 fn long_ones() {
     let mut seed = 2000;
-    for kind in [0, 1, 2, 3, 5, 6, 8].map(|i| KINDS[i]) {
-        for (n, nq, k) in [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1), (3000, 150, 20)] {
-            let of = |i: usize| KEPT[i];
-            for (kept, filter, n_segments) in [
-                (of(0), None, 1),
-                (of(1), Some(1), 1),
-                (of(2), Some(2), 5),
-                (of(3), Some(50), 3),
-                (of(4), None, 1),
-                (of(0), Some(3000), 1),
-                (of(0), None, 90),
-            ] {
+    let of = |i: usize| KEPT[i];
+    let settings = [
+        (of(0), None, 1),
+        (of(1), Some(1), 1),
+        (of(2), Some(2), 5),
+        (of(3), Some(50), 3),
+        (of(4), None, 1),
+        (of(0), Some(3000), 1),
+        (of(0), None, 90),
+    ];
+    for (row, kind) in [0, 1, 2, 3, 5, 6, 8].map(|i| KINDS[i]).into_iter().enumerate() {
+        let sizes = [(70_001, 1, 100), (140_000, 2, 300), (40_000, 40, 1), (3000, 150, 20)];
+        for (column, (n, nq, k)) in sizes.into_iter().enumerate() {
+            for i in 0..3 {
+                let (kept, filter, n_segments) = settings[(row + 2 * column + i) % settings.len()];
                 seed += 1;
                 let (m, n_codewords) = [(4, 256), (9, 16)][seed as usize % 2];
                 run(&Case { n, m, n_codewords, nq, k, kept, filter, n_segments }, kind, seed);
