@@ -37,11 +37,11 @@ test-rust: cargo
 test-python: $(BUILT)
 	$(PYTEST) --durations=10
 
-test-forced: $(BUILT) ## The tests that kernels can change, on each lesser instruction set, and in tiny chunks
-	@set -e; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas()[:-1])'); do \
-		echo "COMPCODES_ISA=$$isa"; COMPCODES_ISA=$$isa $(PYTEST) -m isa -p no:cacheprovider; \
+test-forced: $(BUILT) ## The tests that kernels can change, on each lesser instruction set, the least of them in tiny chunks
+	@set -e; chunk=7; for isa in $$($(BIN)/python -c 'from compcodes import _core; print(*_core.isas()[:-1])'); do \
+		echo "COMPCODES_ISA=$$isa COMPCODES_CHUNK=$$chunk"; \
+		COMPCODES_ISA=$$isa COMPCODES_CHUNK=$$chunk $(PYTEST) -m isa -p no:cacheprovider; chunk=; \
 	done
-	COMPCODES_CHUNK=7 $(PYTEST) -m isa -p no:cacheprovider
 	COMPCODES_CHUNK=7 cargo test --workspace --lib --tests --release --quiet
 
 ARM := aarch64-unknown-linux-gnu
@@ -113,7 +113,7 @@ package: $(DEPS) cargo ## Pack crate and sdist; build examples/rust against the 
 	cp Cargo.lock examples/rust/Cargo.lock
 	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example cargo run --quiet $(EXAMPLE)
 	cd examples/rust && CARGO_TARGET_DIR=$(CURDIR)/target/example cargo test --quiet --doc $(EXAMPLE)
-	$(BIN)/maturin sdist --quiet --out dist
+	$(BIN)/maturin sdist --out dist > /dev/null
 	$(BIN)/twine check --strict dist/*
 	mkdir $(PACKED)/sdist && tar -xzf dist/*.tar.gz -C $(PACKED)/sdist --strip-components 1
 	cd $(PACKED)/sdist && CARGO_NET_OFFLINE=true CARGO_PROFILE_DEV_OPT_LEVEL=0 \

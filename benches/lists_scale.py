@@ -59,7 +59,7 @@ def seconds(work, runs=3):
 def growth(report, folder, n, tiny):
     """The fastest search that finds 90%, by probes and candidates, for more and more vectors."""
     queries = np.asarray(sift("query", 50 if tiny else 500), np.float32)
-    sizes = [2000, 4000] if tiny else [100_000 * 4**i for i in range(8) if 100_000 * 4**i <= n]
+    sizes = [2000, 4000] if tiny else [*(100_000 * 4**i for i in range(8) if 200_000 * 4**i <= n), n]
     X, table = copies(folder / "x.npy", sizes[-1]), []
     for n in sizes:
         n_lists = round(math.sqrt(n))

@@ -121,3 +121,18 @@ def test_weights_of_zero_vectors_alone(more):
     q = cc.CompositionalCodes(6, 16, anneal=1, max_iter=1, **more).fit(X, sample_weight=1.0 * (np.arange(500) < 250))
     lists = q.assign(X[:1]) if "n_lists" in more else None
     np.testing.assert_allclose(q.decode(q.encode(X[:1], lists=lists), lists), 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2", "cosine"])
+@pytest.mark.parametrize("n_lists", [20, 60])  # learnt from a sample, and from all
+def test_lists_are_near_the_rows_that_have_weight(n_lists, metric):
+    X = np.random.default_rng(0).normal(size=(5000, 8)).astype(np.float32)
+    heavy = np.arange(5000) < 500
+
+    def error(weights):
+        q = cc.CompositionalCodes(2, 16, n_lists=n_lists, metric=metric, anneal=1, max_iter=1)
+        centroids = q.fit(X, sample_weight=weights).centroids_
+        rows = X[heavy] / (np.linalg.norm(X[heavy], axis=1)[:, None] if metric == "cosine" else 1)
+        return ((rows[:, None] - centroids) ** 2).sum(axis=2).min(axis=1).mean()
+
+    assert error(np.where(heavy, 100.0, 1.0)) < 0.95 * error(None)

@@ -214,7 +214,7 @@ class CompositionalCodes(Quantizer):
             client this process reads them. The codebooks are those of the same rows in one array, up to the order in
             which float64 sums are added.
         y : ignored
-            Accepted for scikit-learn's pipelines: a label or target for each row of `X`.
+            Accepted for scikit-learn's pipelines: a label or target for each row of `X`. Weights go by name.
         queries : (nq, d), optional
             Sample queries, some hundreds or more, for "inner-product": it chooses its parameters by them, and gives
             more weight to the vectors that they find. Without them rows of `X` serve for the choice. "reconstruction"
@@ -235,7 +235,7 @@ class CompositionalCodes(Quantizer):
         ValueError
             A parameter or argument has a wrong value or shape; NaN or infinity in `X`, with the row.
         TypeError
-            An array is not of real numbers; or `y` looks like queries or weights that were not named.
+            An array is not of real numbers; or `y` cannot be a target per row, like queries that were not named.
 
         Warns
         -----

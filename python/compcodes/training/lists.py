@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from compcodes import _core
 from compcodes.training.divided import Divided
 from compcodes.training.reach import measured
-from compcodes.training.shards import Floats, Local, Report
+from compcodes.training.shards import Floats, Local, Report, combined
 
 __all__ = ["ListSizes", "train_lists"]
 
@@ -92,7 +92,8 @@ def train_lists(
     eta = min(eta, ETA) if varied else 1.0
     sample = shards.here(PER_LIST * n_lists, seed, n_jobs)
     if varied and sample.shape == shards.shape:
-        sample = sample.with_weights(_core.weights_by_norm(_core.norms(sample.X, None, n_jobs), 1.0))
+        by_norm = _core.weights_by_norm(_core.norms(sample.X, None, n_jobs), 1.0)
+        sample = sample.with_weights(combined(by_norm, None, 0.0, sample.weights))
     run = _Run(sample, seed, metric, report)
     made = _core.Lists(_balanced(run, n_lists, eta), eta)
     listed = shards.assigned(made, run.step(ITERATIONS + ROUNDS))
