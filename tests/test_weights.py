@@ -136,3 +136,12 @@ def test_lists_are_near_the_rows_that_have_weight(n_lists, metric):
         return ((rows[:, None] - centroids) ** 2).sum(axis=2).min(axis=1).mean()
 
     assert error(np.where(heavy, 100.0, 1.0)) < 0.95 * error(None)
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2", "cosine"])
+@pytest.mark.parametrize("weight", [3.0, 1e-30, 1e30])
+def test_lists_of_a_first_batch_with_equal_weights_are_those_of_fit(weight, metric):
+    X = np.random.default_rng(0).normal(size=(1500, 10)).astype(np.float32)
+    q, stream = (cc.CompositionalCodes(3, 16, n_lists=4, metric=metric, anneal=1, max_iter=1) for _ in range(2))
+    stream.partial_fit(X, sample_weight=np.full(1500, weight))
+    np.testing.assert_array_equal(stream.centroids_, q.fit(X).centroids_)

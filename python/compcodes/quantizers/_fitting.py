@@ -221,10 +221,13 @@ def train(
         loss = tune(tuner, loss, queries)
     shards, made = plain.with_weights(weights), None
     if model.n_lists is not None or model.list_size is not None:
-        divided = Whole(shards) if isinstance(shards, Local) else cast(Divided, shards)
+        # Weights that are alike, as those of a stream's first batch may be, draw no other rows than none do.
+        weighted = plain if weights is None or (weights == weights[0]).all() else shards
+        divided = Whole(weighted) if isinstance(weighted, Local) else cast(Divided, weighted)
         count, along = count_lists(model, shards.shape[0]), getattr(loss, "eta", None) or 1.0
         report = staged(progress, "lists")
         made, shards = train_lists(divided, count, along, model.metric, queries, seed, model.n_jobs, report)
+        shards = shards.with_weights(weights)
         if report is not None:
             report(1, 1)
     trainer = trainer_of(model, shards, seed, staged(progress, "fit"), n_groups=n_groups).with_loss(loss, queries)
